@@ -65,7 +65,7 @@ build/installed: build/wheel
 	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
 
-demo: all ## compare allocators on a real program, in under three minutes
+demo: all ## compare allocators on a real program, in about two minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" examples/demo
 
 test: build/tools ## run the tests that together take about ten minutes

@@ -26,8 +26,9 @@ def calibrate(
     """Measure what each allocator costs on this machine, for predictions of 'cairn profile'.
 
     A few workloads run under every allocator, with and without the probe; 'cairn bench calibration'
-    does the same. From then on, each profile ends with the CPU time that the best allocator is
-    expected to save. For this prediction the program does not run under that allocator.
+    does the same. From then on, the first screen of each profile has the CPU time that the best
+    allocator is expected to save. For this prediction the program does not run under that
+    allocator.
 
     Exit codes: those of 'cairn bench'.
     """

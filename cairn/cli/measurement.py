@@ -101,7 +101,11 @@ def raise_unanswered(run: Run, comparisons: Sequence[Comparison]) -> None:
             where = f" on {shortened(workload.name)}" if len(comparisons) > 1 else ""
             what = "time or memory" if run.aim.pareto else run.aim.measures[0].value
             few = any(one.least and one.measure is run.aim.goal for one in comparison.judged.partly)
-            how = "measured in too few rounds" if few else "not measured in every run"
+            how = (
+                "measured in too few rounds; use more (-r)"
+                if few
+                else "not measured in every run; 'cairn doctor' says what that needs"
+            )
             raise CairnError(f"the aim has no answer{where}: {what} was {how}")
 
 

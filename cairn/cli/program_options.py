@@ -77,8 +77,13 @@ def output_file(
         mode = path.stat().st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             raise UsageError(f"--output {stdout} is a pipe or a socket; give a regular file")
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"--output {stdout} is a folder; give a file")
         if reader is not None and not stat.S_ISREG(mode):
-            raise UsageError(f"{reader} reads the output, but --output {stdout} keeps none of it")
+            raise UsageError(
+                f"{reader} reads the output, and --output {stdout} is a device that keeps none; "
+                "give a regular file"
+            )
     if not any(hooks):
         if not os.path.lexists(path):
             check_out(Path(stdout), False)

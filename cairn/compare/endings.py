@@ -247,7 +247,7 @@ def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bo
 
 
 def _is_beyond_chance(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
-    """Whether `having` has enough rounds, and chance hardly puts all its runs with the contender.
+    """Whether the runs in `having` are in enough rounds, and hardly all the contender's by chance.
 
     having: (runs, rounds) for each group of the contender's trials that has the ending, or has it
     more often than the baseline. No baseline run has it as often. So Fisher's exact test gives

@@ -195,7 +195,8 @@ class _Judge(Struct, frozen=True):
     def _pairs(self, row: Row, measure: Measure) -> int | None:
         """The number of rounds in which a measure is known for a contender and the baseline.
 
-        None if it is known in no round for either of them, or if a run measured 0.
+        0 if both have it, but never in the same round. None if neither ever has it, or if a run
+        measured 0.
         """
         key = self._key(measure)
         if key in row.changes:

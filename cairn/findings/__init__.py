@@ -13,6 +13,7 @@ from cairn.findings import kernel, layout, memory, waiting
 from cairn.findings.thresholds import large_enough, of_threads
 from cairn.model import Finding
 from cairn.profile.estimates import busy_ns
+from cairn.profile.lock_table import thread_ns
 from cairn.profile.tally import Profile
 
 __all__ = ["RULES", "Finding", "find"]
@@ -42,6 +43,6 @@ def find(profile: Profile) -> tuple[Finding, ...]:
         for rule in RULES
         if (finding := rule(profile)) is not None and large_enough(finding)
     ]
-    whole = waiting.thread_ns(profile) if any(one.of == "thread time" for one in raised) else 0.0
+    whole = thread_ns(profile) if any(one.of == "thread time" for one in raised) else 0.0
     busy = min(1.0, (busy_ns(profile) or 0.0) / whole) if whole else 1.0
     return tuple(sorted(raised, key=lambda one: -of_threads(one.of, one.effect, busy)))

@@ -11,7 +11,8 @@ from msgspec import Struct
 from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.cpu_share import cpu_share
-from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
+from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, is_alone, probe_ns
+from cairn.profile.lock_table import thread_ns
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import WAITING, WAKING, Profile, lasting
@@ -108,7 +109,7 @@ def _held(profile: Profile) -> _Held:
     """The memory that the allocator held. All counts of system calls are of all processes, too."""
     return _Held(
         sum(process.held_bytes for process in profile.processes),
-        len(profile.processes),
+        len(lasting(profile.processes)),
         sum(process.shrunk_bytes for process in profile.processes),
     )
 
@@ -218,7 +219,7 @@ def _with_faults(least: float, calls: float, faults: float) -> Estimate:
 
 
 def _are_frequent(profile: Profile, calls: int) -> bool:
-    """Whether the allocator makes so many system calls: CALLS_LEAST and PER_THOUSAND_LEAST."""
+    """Whether there are CALLS_LEAST calls and PER_THOUSAND_LEAST per 1,000 operations, or more."""
     often = calls * 1000 >= PER_THOUSAND_LEAST * profile.operations
     return profile.operations > 0 and calls >= CALLS_LEAST and often
 
@@ -349,13 +350,12 @@ def waits_alone(profile: Profile) -> Finding | None:
     No other thread can then end the wait. The effect of yielding is its share of CPU time. Other
     programs may run while the thread yields, and their time does not count. Sleeping takes no CPU
     time, so its effect is a share of the thread's time. The finding has the larger of the two
-    times.
+    times. Sleeping counts only if it takes SHARE_LEAST of the thread's time.
     """
-    busy, ticking = busy_ns(profile), clock(profile.tally)
+    busy, whole = busy_ns(profile), thread_ns(profile)
     lines = [one for one in kernel_lines(profile) if one.name in WAITING]
-    if busy is None or ticking is None or not lines or has_threads(profile):
+    if busy is None or clock(profile.tally) is None or not lines or has_threads(profile):
         return None
-    whole = profile.tally.threads_ticks * ticking.ns_per_tick
     total = sum(one.total_ns or 0.0 for one in lines if one.name != YIELDING)
     cpu = sum(one.cpu_ns or 0.0 for one in lines)
     of_cpu = _of_cpu(profile, cpu, busy)
@@ -419,7 +419,7 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
 
 def has_threads(profile: Profile) -> bool:
     """Whether some process had two threads at a time."""
-    return any(process.threads_most > 1 for process in profile.processes)
+    return not is_alone(profile)
 
 
 def _per_operation(calls: int, profile: Profile) -> str:

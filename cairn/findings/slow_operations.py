@@ -124,7 +124,8 @@ class Two(Struct, frozen=True):
     def longer_ns(self) -> float:
         """How much longer the slower kinds of operations take in sum, by the probe's times.
 
-        If the other allocator does not have a kind of PLAIN, its operations of PLAIN count instead.
+        If a kind of PLAIN cannot be compared (`_comparable`), all operations of PLAIN of the other
+        allocator count instead.
         """
         names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
         each = [

@@ -12,8 +12,7 @@ from cairn.clock_samples import AtomicSamples
 from cairn.findings.kernel import has_threads
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, Estimate
-from cairn.profile.lock_table import LockTable, lock_table
-from cairn.profile.lock_table import thread_ns as thread_ns  # noqa: PLC0414 - for cairn.why
+from cairn.profile.lock_table import LockTable, lock_table, thread_ns
 from cairn.profile.tables import kernel_lines, lock_lines
 from cairn.profile.tally import WAITING, WAKING, Profile
 

@@ -17,9 +17,10 @@ made an arena is the first block of this arena. Any other thread may have up to
 Debug symbols give the addresses of the structures. Without them, the structures are found by their
 form: an empty list of an arena points to itself, and an arena has 127 lists in a row.
 
-The kernel says which pages are resident (pagemap). A page of free memory that is not was returned
-to the kernel by malloc_trim(3), or was never used. Only pages that lie wholly in a free block or in
-a top can be missing. The other pages of free memory have headers or live blocks.
+The kernel says which pages are resident (pagemap). If a page of free memory is not resident, it was
+never used, was returned to the kernel by malloc_trim(3), or was swapped out. Only pages that lie
+wholly in a free block or in a top can be missing. The other pages of free memory have headers or
+live blocks.
 
 The process is not stopped. Each list is checked while it is walked. If a list changed meanwhile,
 everything is read again.

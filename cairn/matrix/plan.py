@@ -547,7 +547,8 @@ class _Reader:
         if "port" in used and not made.load:
             self._wrong(path, "{port} belongs to a server, which has a 'load'")
         for name in sorted(in_arguments & set(PLACES) - {"threads"}):
-            self._wrong((*path, "arguments"), f"the arguments of a workload have no {{{name}}}")
+            says = f"{{{name}}} has no meaning in the arguments of a workload; only {{threads}} has"
+            self._wrong((*path, "arguments"), says)
         for name in sorted((used | in_arguments) - set(PLACES)):
             close = difflib.get_close_matches(name, PLACES, n=1, cutoff=0.75)
             if close:

@@ -400,7 +400,7 @@ def line(
             for q in QUANTILES
         ),
         total / known * tick,
-        sum(part.alone_total for part in parts) / alone * tick if fenced else None,
+        sum(part.alone_total for part in parts) / alone * tick if fenced and alone else None,
         max(0.0, longest - own) * tick
         if (longest := float(max(tally.timed.most_ticks[places])))
         else None,

@@ -277,8 +277,9 @@ class Tally(Struct, frozen=True, eq=False):
     system time."""
     threads_ticks: int
     """The life times of all threads, summed. In the profile of a window, this is an estimate: the
-    length of the window times the largest number of threads at once. So it is after the probe's
-    last look at a process that did not end normally. 0 if it is not known."""
+    length of the window times the largest number of threads at once. The time after the probe's
+    last look at a process that did not end normally is estimated in the same way. 0 if the sum is
+    not known."""
     calls: Exact
     """[ALLOCATING, PHASES, GROUPS]: the number of calls that allocate."""
     asked: Exact

@@ -40,6 +40,8 @@ perf events."""
 SP, IP, BP = 7, 8, 6
 """The numbers in perf events of the stack, instruction and frame pointers."""
 _OPERATIONS_MOST = 10_000
+_PLT_BEGINS = int.from_bytes(b"\x77\x08\x80\x00", "little")
+"""The linker's expression for the frame of a PLT entry begins so: rsp + 8, then rip + 0."""
 
 
 class NoTable(Exception):
@@ -248,7 +250,6 @@ class _Table:
         program.run(_TableReader(self._content, general.begin, 0), general.end, None)
         first = program.row
         program.initial = first
-        reader.base = begin
         program.at = begin
         program.run(reader, end, address)
         return program.row
@@ -303,7 +304,6 @@ class _TableReader:
 
     def __init__(self, content: mmap.mmap, at: int, address: int) -> None:
         self._content, self.at, self._shift = content, at, address - at
-        self.base = 0
 
     @property
     def address(self) -> int:
@@ -447,7 +447,11 @@ class _Program:
             case 0x0E:
                 self._frame(self.row.register, reader.uleb())
             case 0x0F:
-                reader.skip(reader.uleb())
+                # A function that aligns its stack has an expression, too, which is not known here.
+                end = reader.uleb() + reader.at
+                if reader.unsigned(4) != _PLT_BEGINS:
+                    raise NoTable
+                reader.skip(end - reader.at)
                 self.row = replace(self.row, is_plt=True)
             case 0x10 | 0x16:
                 self._forget(reader.uleb())

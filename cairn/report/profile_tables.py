@@ -369,12 +369,12 @@ def _memory(profile: Profile) -> list[Table]:
     tally, found = profile.tally, peaks(profile)
     alive = lasting(profile.processes)
     inside, new = faults_inside(profile), new_share(tally)
-    usable, between = found.live_usable, found.between_blocks_bytes
+    usable, unused_bytes = found.live_usable, found.between_blocks_bytes
     rows = []
     if usable is not None:
         rows.append(("peak of live blocks, usable", size_about(usable)))
-    if between is not None:
-        rows.append(("peak of memory never handed out", units.size(between)))
+    if unused_bytes is not None:
+        rows.append(("peak of memory never handed out", units.size(unused_bytes)))
     totals = [
         ("usable bytes beyond the requests", _excess(profile)),
         ("page faults in the allocator", estimated(inside)),

@@ -146,7 +146,7 @@ def _spread(metric: ProfileMetric, found: Spread | None) -> str:
 def _footer(over: Sequence[Range]) -> Iterator[str]:
     yield (
         "* These columns leave out the worst contender if its value is at least "
-        f"{LEFT_OUT:g} times as bad as the next one, and the intervals of both do not overlap. "
+        f"{LEFT_OUT:g} times as bad as the next one, and its interval overlaps with no other. "
         f"! marks a metric with a value that is at least {DRAMATIC:g} times as bad as the median "
         "of the others, if its interval does not reach this median."
     )

@@ -134,7 +134,7 @@ def _too_rarely_measured(verdict: Verdict) -> Iterator[str]:
     for one in verdict.partly:
         if one.least is not None and (one.rounds or one.measure not in named):
             text = _in_part_of_the_rounds(one, verdict.rounds)
-            yield f"{text[0].upper()}{text[1:]}, and an interval needs {one.least}."
+            yield f"{text[0].upper()}{text[1:]}, and an interval needs {one.least} such rounds."
 
 
 def outlook(prospect: Prospect | None) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _advice(verdict: Verdict) -> str:
         return f"No answer: time and memory were not both measured in every run. {_DOCTOR}"
     if not measured and verdict.aim.goal is not None:
         if any(one.least and one.measure is verdict.aim.goal for one in verdict.partly):
-            return f"No answer yet by {verdict.aim.goal.value}."
+            return f"No answer yet: {verdict.aim.goal.value} is known in too few rounds."
         return f"No answer: {verdict.aim.goal.value} was not measured in every run. {_DOCTOR}"
     if not measured:
         return "No answer: neither time, CPU time nor memory was measured in every run. " + _DOCTOR

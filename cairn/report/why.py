@@ -408,8 +408,8 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     elif gap.doubted:
         yield (
             f"{why.contender} may take {_size(gap, what)} {why.baseline}: the means differ, but "
-            "the verdict, which compares round by round, shows no difference. More rounds (-r) "
-            "can decide it."
+            "the verdict, which compares round by round, does not show this difference. More "
+            "rounds (-r) can decide it."
         )
         yield from _differing(why, gap)
     elif not whole.shown:

@@ -67,8 +67,8 @@ def merged(samples: Sequence[Sample]) -> Sample:
 def digest(samples: Iterable[Sample]) -> str | None:
     """The digest of the output of all runs.
 
-    If the runs printed different outputs, all their digests are joined. The result then differs
-    from the digest of any single output, so that a comparison of the outputs fails.
+    If the runs printed different outputs, the digests are joined by spaces. `sample_checks` takes
+    such a result for a failure.
     """
     each = dict.fromkeys(sample.output_digest for sample in samples)
     return next(iter(each)) if len(each) == 1 else " ".join(str(one) for one in each)

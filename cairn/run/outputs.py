@@ -106,8 +106,8 @@ def searched(
         try:
             if "," in number and not _GROUPED.fullmatch(number):
                 return found, (
-                    f"printed {number!r} where --metric {pattern.name} expects a number, whose "
-                    "decimals follow a point"
+                    f"printed {number!r} where --metric {pattern.name} expects a number with a "
+                    "decimal point; set LC_ALL=C, or match the digits alone"
                 )
             value = float(number.replace(",", "").replace("_", ""))
             if not math.isfinite(value):

@@ -6,6 +6,7 @@ trial, or after cairn has ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -30,13 +31,17 @@ def end(leader: subprocess.Popen[bytes]) -> None:
 
 
 def kill(leader: subprocess.Popen[bytes]) -> None:
-    """Kills the group at once, also if its leader has ended. Reaps the leader."""
+    """Kills the group at once, also if its leader has ended. Reaps the leader.
+
+    A leader of another user cannot be killed. It is waited for PATIENCE_S, and then left alone.
+    """
     _signalled(leader, signal.SIGKILL)
-    leader.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        leader.wait(PATIENCE_S)
 
 
 def _signalled(leader: subprocess.Popen[bytes], number: int) -> bool:
-    """Sends a signal to the group. Returns whether the group has a process."""
+    """Sends a signal to the group. Returns whether a process of it may be signalled."""
     try:
         os.killpg(leader.pid, number)
     except ProcessLookupError:

@@ -458,6 +458,7 @@ class Runner:
         file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
+        from cairn.profile.early_ends import lived_to_the_end
         from cairn.run.probe_files import NOTHING_COUNTED, gathered, unrecorded
         from cairn.why import profile_summary
 
@@ -472,9 +473,8 @@ class Runner:
             probed = None
         else:
             command = tuple(command_line(self._of[trial.workload], trial.workload))
-            probed = profile_summary.summarized(
-                replace(found, tree=tree_of(launched, command, contender))
-            )
+            whole = replace(found, tree=tree_of(launched, command, contender))
+            probed = profile_summary.summarized(lived_to_the_end(whole))
         return replace(proof, problem=problem), probed, unrecorded(found, spare)
 
     def _cpu_samples(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:

@@ -38,7 +38,12 @@ def verified(sample: Sample, first: Sample, settings: Settings, baseline: str) -
     if sample.failure is None and first.load and not sample.load:
         why = f"was loaded, but its load printed no numbers as it did under {baseline}"
         return replace(sample, failure=why)
-    if sample.failure is not None or sample.output_digest == first.output_digest:
+    if sample.failure is not None:
+        return sample
+    if settings.verify_output and " " in (sample.output_digest or ""):
+        why = "printed something else in some of its runs (--verify same-output)"
+        return replace(sample, failure=why)
+    if sample.output_digest == first.output_digest:
         return sample
     if not (settings.verify_output or settings.reports):
         return sample

@@ -6,11 +6,10 @@ All functions are pure.
 from __future__ import annotations
 
 from cairn.findings import find
-from cairn.findings.waiting import thread_ns
 from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile import metrics
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
-from cairn.profile.lock_table import lock_table
+from cairn.profile.lock_table import lock_table, thread_ns
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
 from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
 from cairn.why import costly_locks

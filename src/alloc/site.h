@@ -32,8 +32,8 @@
  * and for the table: at most SITE_MOST rows are filled, and no row between a site's hash and its
  * row is empty.
  *
- * Any thread may count. The lock of the sites is taken after any other lock, and only in slow
- * paths.
+ * Any thread may count. The lock of the sites is taken only in slow paths, and after any other lock
+ * except that of the guarded blocks.
  */
 #ifndef CAIRN_ALLOC_SITE_H
 #define CAIRN_ALLOC_SITE_H

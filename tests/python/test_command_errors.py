@@ -318,13 +318,18 @@ def test_a_wrong_pattern_is_refused_with_its_reason(text: str, sentence: str) ->
 def test_an_output_that_is_read_after_each_run_is_a_regular_file(empty: Path) -> None:
     """--verify once compared nothing with --output /dev/null, and a FIFO let cairn hang."""
     pair = ("-r", 1, "-a", "system", "--", "true")
-    says = "reads the output, but --output /dev/null keeps none of it"
+    says = (
+        "reads the output, and --output /dev/null is a device that keeps none; give a regular file"
+    )
     null = ("--output", "/dev/null")
     assert refused("compare", "--verify", "same-output", *null, *pair) == f"--verify {says}"
     assert refused("compare", "--metric", "x=([0-9]+)", *null, *pair) == f"--metric {says}"
     bound = ("check", "--fail-if", "time>3%", "--verify", "same-output", *null)
     assert refused(*bound, "-a", "system", "-a", "cairn", "--", "true") == f"--verify {says}"
     assert output_file("/dev/null") == "/dev/null"
+    for option in (None, "--verify"):
+        with pytest.raises(UsageError, match="--output / is a folder; give a file"):
+            output_file("/", reader=option)
     os.mkfifo("pipe")
     for hooks in ((), ("true",)):
         with pytest.raises(UsageError, match="--output pipe is a pipe or a socket"):

@@ -745,15 +745,18 @@ def test_a_verdict_says_if_memory_was_measured_in_too_few_rounds() -> None:
     whole = runs({"system": 10.0, "a": 10.0}, {"a": 50 * MIB}, rounds=6)
     few = without_peak(whole, [3])
     found = judge(few, ("system", "a"), rule)
-    told = "Memory was measured in 5 of 6 rounds, and an interval needs 6."
+    told = "Memory was measured in 5 of 6 rounds, and an interval needs 6 such rounds."
     assert said(found)[1] == told
     assert [one.advice for one in found.judged.recommendations][2] is Advice.TOO_FEW_ROUNDS
     assert "cairn compare -r 12 …" in found.next_steps
     goal = judge(few, ("system", "a"), rule, aim=Aim(Measure.MEMORY))
-    assert said(goal)[:2] == ("No answer yet by memory.", told) and goal.judged.unanswered
+    assert (
+        said(goal)[:2] == ("No answer yet: memory is known in too few rounds.", told)
+        and goal.judged.unanswered
+    )
     one_sided = judge(without_peak(whole, range(1, 7)), ("system", "a"), rule)
     assert said(one_sided)[1] == (
-        "In no round was memory measured under every contender, and an interval needs 6."
+        "In no round was memory measured under every contender, and an interval needs 6 such rounds."
     )
     none = judge([replace(one, memory=UNKNOWN) for one in whole], ("system", "a"), rule)
     assert none.judged.recommendations[2].advice is Advice.NOT_MEASURED

@@ -78,6 +78,21 @@ def test_a_group_ends_when_asked_and_is_not_waited_for_longer(tmp_path: Path) ->
     process_group.kill(one)
 
 
+def test_a_command_of_another_user_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cairn may not kill it, and once waited for it without a limit."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(process_group, "PATIENCE_S", 0.1)
+    with subprocess.Popen(["sleep", "60"], process_group=0) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "killpg", refuse)
+            process_group.end(one)
+        assert one.poll() is None
+        process_group.kill(one)
+
+
 def test_what_a_load_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
     """The background part of a load once ran on beside the runs of the next contender."""
     session = Session("sleep 60 & echo $! > pid", None, str(tmp_path), None, tmp_path)

@@ -107,7 +107,7 @@ BROKEN = {
         program('workload = "larson"', "ok_exit = [3]"), 5, "a workload of the catalog has no",
     ),
     "a place in the arguments of a workload": (
-        program('workload = "larson"', 'arguments = "--threads 1 {work}"'), 5, "have no {work}",
+        program('workload = "larson"', 'arguments = "--threads 1 {work}"'), 5, "{work} has no meaning in",
     ),
     "a misspelt place in arguments": (
         program('workload = "larson"', 'arguments = "--threads {thread}"'), 3, "mean {threads}?",

@@ -216,6 +216,23 @@ def test_another_output_than_under_the_baseline_is_a_failure(
     assert {s.trial.workload for s in folder.samples() if s.failure} == {0}
 
 
+def test_a_batch_with_different_outputs_is_a_failure_under_the_baseline_too(
+    measured: Callable[..., Folder],
+) -> None:
+    """Two batches with the same different outputs once were the same output."""
+    run = a_run()
+    own = replace(run.settings.workloads[0].own, verify_output=True)
+    first = replace(run.settings.workloads[0], own=own)
+    settings = replace(run.settings, workloads=(first, *run.settings.workloads[1:]))
+
+    def outcome(trial: Trial) -> Sample:
+        return replace(fine(trial), output_digest="1 2" if trial.workload == 0 else "1")
+
+    folder = measured(replace(run, settings=settings), outcome)
+    bad = {s.trial.contender: s.failure for s in folder.samples() if s.failure}
+    assert bad["system"] == "printed something else in some of its runs (--verify same-output)"
+
+
 @pytest.mark.parametrize("failure", [None, CairnError("a program failed")])
 def test_a_program_that_changes_its_input_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: CairnError | None

@@ -100,7 +100,10 @@ def test_a_comma_groups_digits_and_is_no_decimal_comma(
     """9,5 and 10,25 were once read as 95 and 1,025, a ratio of 10.8."""
     (tmp_path / "out").write_text(f"time {printed} s")
     found, failure = outputs.searched([Pattern("t", r"time (\S+)")], [tmp_path / "out"])
-    says = f"printed '{printed}' where --metric t expects a number, whose decimals follow a point"
+    says = (
+        f"printed '{printed}' where --metric t expects a number with a decimal point; "
+        "set LC_ALL=C, or match the digits alone"
+    )
     assert (found, failure) == (({"t": value}, None) if value is not None else ({}, says))
 
 

@@ -71,6 +71,22 @@ def test_a_function_without_a_return_address_is_the_last(tmp_path: Path) -> None
     assert [row.is_last for row in rows] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("expression", "is_known"), [("0x77, 8, 0x80, 0", True), ("0x76, 8", False)]
+)
+def test_only_the_expression_of_the_linker_is_known(
+    expression: str, is_known: bool, tmp_path: Path
+) -> None:
+    """Every expression for the frame once counted as that of an entry of the linker's table."""
+    size = len(expression.split(","))
+    text = OUTERMOST.replace(".cfi_undefined rip", f".cfi_escape 0x0f, {size}, {expression}")
+    if is_known:
+        assert [row.is_plt for row in rows_of("outermost", text, 2, tmp_path)] == [False, True]
+    else:
+        with pytest.raises(unwind.NoTable):
+            rows_of("outermost", text, 2, tmp_path)
+
+
 def test_a_restored_register_is_no_longer_saved(tmp_path: Path) -> None:
     """The instructions lie at these offsets: nop 0, push 1, push 2, nop 3, pop 4, pop 5, ret 6."""
     rows = rows_of("restoring", FUNCTION, 7, tmp_path)

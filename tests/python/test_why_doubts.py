@@ -43,7 +43,7 @@ def test_a_gap_that_the_verdict_does_not_show_is_only_possible(low: float, high:
     first, *others = sentences(found)
     assert first == (
         "fast may take 21.4 % less CPU time than system: the means differ, but the verdict, which "
-        "compares round by round, shows no difference. More rounds (-r) can decide it."
+        "compares round by round, does not show this difference. More rounds (-r) can decide it."
     )
     assert others[0].startswith("Parts of it differ under fast: allocator code ")
     assert accounted([plain])[0] == 1 and accounted([found])[0] == 0
