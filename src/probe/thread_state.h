@@ -68,7 +68,7 @@ struct thread_state {
     bool asking;      /* the thread is in the probe's malloc_usable_size() call */
     bool forking;     /* the thread is in fork(), with the allocator's locks */
     bool inspecting;  /* see interpose_inspecting.c */
-    uint8_t late;     /* THREAD_ENDED: the number of operations within each other */
+    uint8_t late;     /* THREAD_ENDED: operations within each other */
     uint8_t rounds;   /* rounds of destructors that have run */
     uint8_t function; /* enum profile_function of the present operation */
 
