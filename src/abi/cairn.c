@@ -233,6 +233,7 @@ void names_collect(void)
         heap_trim_all(heap);
     }
     heap_sweep();
+    heap_trim_ended();
 }
 
 /* --- on stderr -------------------------------------------------------------------------------- */

@@ -115,19 +115,22 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
 
 /* Turns a run that the thread kept into a block of `size` bytes, and returns the block. Unlike
  * alloc_reuse_large(), does not check whether a site counts the block. Returns NULL if no kept run
- * fits. An aligned block may take the one long run of run_cache.h, but no run from its lists,
- * because that gained nothing (docs/decisions/0008-runs-kept-by-length.md). */
+ * fits. An aligned block only takes a run of its own length, or the one long run of run_cache.h,
+ * because other runs gained nothing (docs/decisions/0008-runs-kept-by-length.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);
     struct heap *heap = thread_heap; /* or heap_none, heap_gone: without runs */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
         return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
-    if (alignment != 1)
-        return NULL;
     struct slab *run;
-    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices, &run);
-    if (index == 0) {
+    uint32_t index = 0;
+    if (UNLIKELY(alignment != 1)) {
+        if (!CAIRN_HARDENED && alignment <= SLICE_BYTES)
+            index = run_cache_take_equal(&heap->runs, (uint32_t)slices, &run);
+        if (index == 0)
+            return NULL;
+    } else if ((index = run_cache_take(&heap->runs, (uint32_t)slices, &run)) == 0) {
         if (heap->runs.filled != 0)
             heap->runs.slack_shift = SLACK_QUARTER;
         return NULL;
@@ -483,10 +486,31 @@ size_t alloc_usable_size(const void *p)
     return usable_bytes(slab);
 }
 
+/* Returns the slices of a large block that were not requested. Only a long run has any. */
+static uint32_t slack_of(const struct slab *slab)
+{
+    return slab->slices > RUN_CACHE_RUN_MAX ? slab->slack : 0;
+}
+
+/* Notes that a large block has `now` slices that were not requested, and had `before`. */
+static void note_slack(uint32_t before, uint32_t now)
+{
+    if (UNLIKELY(now < before) && thread_has_heap())
+        run_cache_lose_slack(&thread_heap->runs, before - now);
+}
+
+static bool resize_large(struct slab *slab, size_t size)
+{
+    uint32_t before = slack_of(slab);
+    bool done = size > SIZE_CLASS_BYTES_MAX && !lock_is_unsafe() && large_resize(slab, size);
+    note_slack(before, slack_of(slab));
+    return done;
+}
+
 static bool resize(struct slab *slab, void *p, size_t size)
 {
     if (slab->kind == RUN_LARGE)
-        return size > SIZE_CLASS_BYTES_MAX && !lock_is_unsafe() && large_resize(slab, size);
+        return resize_large(slab, size);
     refuse_freed(slab, p, "a block is resized after it was freed");
     size_t have = usable_bytes(slab);
     /* The first blocks of a thread have at least 64 bytes (thread_first()). */
@@ -546,7 +570,10 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     bool grows = slab->kind == RUN_LARGE && size > have;
     const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
     if (grows && (owner == NULL || site_keeps(owner))) {
+        uint32_t slack = slack_of(slab);
         void *there = large_move(slab, size);
+        if (there != NULL)
+            note_slack(slack, 0);
         background_look();
         if (there != NULL)
             return count_moved(there, size, caller);

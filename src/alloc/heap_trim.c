@@ -87,16 +87,22 @@ static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, stru
     }
 }
 
-static void look_at_slabs(struct heap *heap, struct look *look)
+/* The caller holds the heap's lock. */
+static void look_at_classes(struct heap *heap, struct look *look)
 {
     look->began_ticks = ticks_now();
-    lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT && !look->is_over; class++) {
         uint32_t keep = look->at_once ? 0 : heap->trim.reopened[class];
         heap->trim.reopened[class] /= 2;
         if (heap->partial[class] != 0)
             look_at_class(heap, class, keep, look);
     }
+}
+
+static void look_at_slabs(struct heap *heap, struct look *look)
+{
+    lock_take(&heap->lock);
+    look_at_classes(heap, look);
     lock_drop(&heap->lock);
 }
 
@@ -104,6 +110,20 @@ void heap_trim_all(struct heap *heap)
 {
     struct look look = {.at_once = true, .trims = true};
     look_at_slabs(heap, &look);
+}
+
+void heap_trim_ended(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        struct look look = {.at_once = true, .trims = true};
+        if (!atomic_load_explicit(&heap->idle, memory_order_relaxed))
+            continue;
+        lock_take(&heap->lock);
+        /* A thread that takes the heap clears `idle` with this lock held. */
+        if (atomic_load_explicit(&heap->idle, memory_order_relaxed))
+            look_at_classes(heap, &look);
+        lock_drop(&heap->lock);
+    }
 }
 
 static bool is_much(size_t debt)

@@ -29,4 +29,8 @@ void heap_trim(struct heap *heap, bool is_quiet);
  * lock, and lock_is_unsafe() is false. */
 void heap_trim_all(struct heap *heap);
 
+/* Does the same for the heaps of threads that have ended. The caller holds no lock, and
+ * lock_is_unsafe() is false. */
+void heap_trim_ended(void);
+
 #endif

@@ -11,8 +11,12 @@
 #include "os/os.h"
 
 enum {
-    LONG_SLICES = 16,     /* 256 KiB: shorter runs lie within a chunk */
-    REFUSALS_MOST = 8,    /* refused chunks after which a purge ends */
+    LONG_SLICES = 16,  /* 256 KiB: shorter runs lie within a chunk */
+    REFUSALS_MOST = 8, /* refused chunks after which a purge ends */
+
+    /* Most free slices that are searched behind a run: 64 MiB. More could map as many addresses
+     * again as the program needs. A longer block grows by a move of its pages. */
+    ROOM_MOST = (64 << 20) / SLICE_BYTES,
     FAR_SLICES = 1 << 13, /* 128 MiB: from this alignment on, use allocate_far() */
 };
 
@@ -422,6 +426,7 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 {
     if (slices == 0 || slices >= REGION_SLICES_MAX || room >= REGION_SLICES_MAX)
         return 0;
+    room = room < ROOM_MOST ? room : ROOM_MOST;
     lock_take(&lock);
     size_t index = 0;
     begun = BEGUN_NONE;
@@ -659,15 +664,21 @@ static bool purge_chunk(size_t number)
 
 /* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses to take, for
  * example because it is locked, is skipped, because the machine may take other chunks. After
- * REFUSALS_MOST refused chunks the function gives up. */
+ * REFUSALS_MOST refused chunks the function gives up, and the next call looks at these last. */
 static void purge_to(size_t keep_slices)
 {
+    static size_t skipped; /* chunks at the end that were looked at last */
+    size_t end = chunk_end(), first = end > skipped ? end - skipped : end;
     unsigned left = REFUSALS_MOST;
+    skipped = 0;
     for (int round = 0; round < 2; round++) /* empty chunks first, then all others */
-        for (size_t number = chunk_end();
-             number-- > 0 && statistics.idle_slices > keep_slices && left > 0;)
-            if ((chunk_of(number)->used_count == 0) == (round == 0))
-                left -= !purge_chunk(number);
+        for (size_t i = 0; i < end && statistics.idle_slices > keep_slices && left > 0; i++) {
+            size_t number = i < first ? first - 1 - i : end - 1 - (i - first);
+            if ((chunk_of(number)->used_count == 0) == (round == 0) && !purge_chunk(number)) {
+                left--;
+                skipped = left == 0 ? end - number : 0;
+            }
+        }
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
 }

@@ -125,6 +125,9 @@ static void look(void)
     atomic_store_explicit(&refused, false, memory_order_relaxed);
     if (level.use.idle > slack)
         purge_unneeded(&level, slack);
+    /* Threads take no detours for memory that the machine does not take, such as locked memory. */
+    if (purge_is_refused())
+        atomic_store_explicit(&purge_due, false, memory_order_relaxed);
     huge_page_collapse_epoch();
 }
 
@@ -201,7 +204,7 @@ static void wake(void)
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_use use = page_heap_free(index, slices);
-    if (is_idle(use) && !purge_is_due())
+    if (is_idle(use) && !purge_is_due() && !purge_is_refused())
         atomic_store_explicit(&purge_due, true, memory_order_relaxed);
     if (UNLIKELY(atomic_load_explicit(&resting, memory_order_relaxed) != 0) && is_idle(use))
         wake();

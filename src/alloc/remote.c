@@ -60,6 +60,11 @@ enum remote_post remote_post_locked(struct slab *slab, struct block *first, stru
 struct block *remote_collect(struct slab *slab, uint32_t *count)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_relaxed);
+    if ((word & REMOTE_POSTS_MASK) ==
+        0) { /* nothing was posted; this needs no locked instruction */
+        *count = 0;
+        return NULL;
+    }
     while (!atomic_compare_exchange_weak_explicit(
         &slab->posted, &word, word & ~REMOTE_POSTS_MASK,
         memory_order_acquire, /* sees what push() published */

@@ -135,6 +135,12 @@ static inline uint32_t run_cache_long_most(const struct run_cache *cache)
     return 2 * cache->most;
 }
 
+/* Notes that a long run in use has lost `slices` of the slices that the program did not request. */
+static inline void run_cache_lose_slack(struct run_cache *cache, uint32_t slices)
+{
+    cache->long_slack -= slices < cache->long_slack ? slices : cache->long_slack;
+}
+
 /* Keeps a run as the long run. Returns false if the run is too short or too long, or if there
  * already is a long run. */
 static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
@@ -142,7 +148,7 @@ static inline bool run_cache_put_long(struct run_cache *cache, struct slab *run)
     uint32_t count = run->slices;
     if (cache->long_run != 0 || count <= RUN_CACHE_RUN_MAX || count > run_cache_long_most(cache))
         return false;
-    cache->long_slack -= run->slack < cache->long_slack ? run->slack : cache->long_slack;
+    run_cache_lose_slack(cache, run->slack);
     run->slack = 0;
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     cache->long_run = (uint32_t)slab_index(run);

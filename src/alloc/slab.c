@@ -58,6 +58,8 @@ void slab_misused(const char *what, const void *p)
 bool slab_has_block(const struct slab *slab, const void *p)
 {
     size_t offset = (size_t)((const char *)p - slab_start(slab));
+    if (LIKELY(slab_begins(slab, (uint32_t)offset))) /* this needs no division */
+        return true;
     return offset < slab_end(slab) && offset % size_class_bytes(slab->class) == 0;
 }
 
@@ -203,6 +205,7 @@ static struct block *link_in_order(char *start, size_t bytes, uint32_t count)
 
 struct block *slab_carve(struct slab *slab, uint32_t *count)
 {
+    enum { USED_LEAST = 8 }; /* blocks in a slab on used memory */
     size_t bytes = size_class_bytes(slab->class);
     char *next = slab_start(slab) + slab_end(slab);
     size_t page = os_page_bytes();
@@ -211,6 +214,8 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     uint32_t most = (uint32_t)((size_t)(page_end - next) / bytes);
     if (CAIRN_HARDENED && most < HARDENING_CARVED_LEAST)
         most = HARDENING_CARVED_LEAST; /* a few blocks have only a few orders */
+    if (!slab->zero && most < USED_LEAST)
+        most = USED_LEAST; /* the memory was used before, so its pages are resident already */
     if (most > (uint32_t)(slab->capacity - slab->carved))
         most = (uint32_t)(slab->capacity - slab->carved);
     *count = most;

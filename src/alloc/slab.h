@@ -184,7 +184,8 @@ static inline uint32_t slab_live(struct slab *slab)
  * first of them and sets `*count` to their number, or returns NULL if all blocks are carved
  * already. Carves at least one block, and then no further than the OS page in which that block
  * ends, so that pages are touched as late as possible. The hardened build links the blocks in
- * random order, and carves at least HARDENING_CARVED_LEAST of them if as many are left. */
+ * random order, and carves at least HARDENING_CARVED_LEAST of them if as many are left. In memory
+ * that was used before, the function carves at least 8 blocks, if as many are left. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
 /* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`

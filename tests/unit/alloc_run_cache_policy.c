@@ -266,6 +266,35 @@ TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
     page_heap_check();
 }
 
+/* The slices that a block did not ask for once stayed in the sum after it had used them. After eight
+ * such blocks, no kept run was long enough. */
+TEST(a_block_that_grows_into_its_slack_does_not_spoil_the_next_reuse)
+{
+    heap_collect(thread_own_heap());
+    void *p = long_block(128);
+    alloc_free(p);
+    for (int i = 0; i < 20; i++) {
+        CHECK(alloc_malloc(96 * SLICE_BYTES) == p);
+        CHECK(alloc_realloc(p, 128 * SLICE_BYTES) == p);
+        alloc_free(p);
+        CHECK(thread_own_heap()->runs.long_slack == 0);
+    }
+    heap_collect(thread_own_heap());
+    page_heap_check();
+}
+
+TEST(an_aligned_block_takes_a_kept_run_of_its_own_length)
+{
+    void *p = long_block(20);
+    alloc_free(p);
+    CHECK(CAIRN_HARDENED || alloc_aligned(64, 20 * SLICE_BYTES - 100) == p);
+    alloc_free(CAIRN_HARDENED ? alloc_malloc(20 * SLICE_BYTES) : p);
+    void *shorter = alloc_aligned(64, 19 * SLICE_BYTES);
+    CHECK(shorter != p);
+    alloc_free(shorter);
+    heap_collect(thread_own_heap());
+}
+
 /* A kept run counts as used memory. At the memory limit the allocator frees the kept run, and a
  * block can then grow in place. */
 TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)

@@ -101,6 +101,39 @@ TEST_WITHOUT_RACES(pages_on_which_no_block_is_live_go_back_and_come_back)
     }
 }
 
+static void *fill_and_end(void *count)
+{
+    for (size_t i = 0; i < *(size_t *)count; i++)
+        take(i, 3000);
+    return NULL;
+}
+
+TEST_WITHOUT_RACES(pages_of_a_thread_that_has_ended_go_back_too)
+{
+    size_t count = 2000, freed = 0;
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, fill_and_end, &count) == 0);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < count; i++)
+        if (i % 8 != 0) {
+            drop(i);
+            freed += 3000;
+        }
+    heap_sweep();
+    size_t before = purged();
+    heap_trim_ended();
+    heap_check_lists();
+    if (!CAIRN_HARDENED && os_page_bytes() == 4096)
+        CHECK(purged() - before >= freed / 3);
+    for (size_t i = 0; i < count; i++)
+        if (i % 8 != 0)
+            take(i, 3000); /* the slabs are adopted with their returned pages */
+    for (size_t i = 0; i < count; i++)
+        drop(i);
+    heap_collect(own());
+    heap_check(own());
+}
+
 TEST_WITHOUT_RACES(random_calls_keep_every_block_whole_while_slabs_are_trimmed)
 {
     const char *seed = getenv("SEED");
