@@ -31,8 +31,9 @@
 
 /* Hands out a run of `slices` and returns the index of its first slice. Returns 0 when the machine
  * refuses memory or page_heap_limit() forbids it. `*zero` is set to whether the whole run reads as
- * zero. If possible, `room` free slices follow the run (at most 64 MiB), so that page_heap_extend() can lengthen it
- * later. These slices are not reserved: any other call may take them. */
+ * zero. If possible, `room` free slices follow the run, or 64 MiB if that is less, so that
+ * page_heap_extend() can lengthen it later. These slices are not reserved: any other call may take
+ * them. */
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero);
 
 /* Like page_heap_allocate() without room; the address of the run is a multiple of `alignment`

@@ -215,7 +215,7 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     if (CAIRN_HARDENED && most < HARDENING_CARVED_LEAST)
         most = HARDENING_CARVED_LEAST; /* a few blocks have only a few orders */
     if (!slab->zero && most < USED_LEAST)
-        most = USED_LEAST; /* the memory was used before, so its pages are resident already */
+        most = USED_LEAST; /* pages of used memory are resident already */
     if (most > (uint32_t)(slab->capacity - slab->carved))
         most = (uint32_t)(slab->capacity - slab->carved);
     *count = most;

@@ -492,7 +492,9 @@ def test_a_budget_that_is_too_short_for_a_round_ends_after_one_run(cairn, forwar
     assert time.monotonic() - began <= 13
     assert result.code == 2
     assert "no round fits into the budget of 5 s" in result.sentence
-    assert "at least 6 rounds" in result.sentence and "--budget 95s" in result.sentence
+    assert "at least 6 rounds" in result.sentence
+    enough = re.search(r"--budget (\d+)s", result.sentence)
+    assert enough is not None and 90 <= int(enough[1]) <= 120
     (stored,) = cairn.results.glob("*/samples.jsonl")
     assert len(stored.read_text().splitlines()) == 1
 

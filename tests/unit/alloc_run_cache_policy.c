@@ -266,8 +266,8 @@ TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
     page_heap_check();
 }
 
-/* The slices that a block did not ask for once stayed in the sum after it had used them. After eight
- * such blocks, no kept run was long enough. */
+/* The slices that a block did not ask for once stayed in the sum after it had used them. After
+ * eight such blocks, no kept run was long enough. */
 TEST(a_block_that_grows_into_its_slack_does_not_spoil_the_next_reuse)
 {
     heap_collect(thread_own_heap());

@@ -1,0 +1,55 @@
+/* alloc_purge.c - tests that a purge goes on if the kernel refuses to take chunks. */
+#include "alloc/page_heap.h"
+
+#include "alloc/chunk.h"
+#include "alloc_os.h"
+#include "test.h"
+
+TEST(a_chunk_that_cannot_be_given_back_does_not_stop_the_others)
+{
+    enum { CHUNKS = 4 };
+    bool zero;
+    size_t indices[CHUNKS];
+    page_heap_purge(0);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        indices[i] = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+        REQUIRE(indices[i] != 0);
+    }
+    for (size_t i = 0; i < CHUNKS; i++)
+        page_heap_free(indices[i], CHUNK_SLICES);
+    fake_os.refuse_call = fake_os.call_count + 1;
+    CHECK(page_heap_purge(0) == (size_t)(CHUNKS - 1) * CHUNK_BYTES);
+    fake_os.refuse_call = 0;
+    CHECK(page_heap_statistics().idle_slices == CHUNK_SLICES);
+    CHECK(page_heap_purge(0) == CHUNK_BYTES);
+}
+
+/* A purge gives up after eight refused chunks. The next one begins below them. */
+TEST(many_chunks_that_cannot_be_given_back_do_not_stop_the_others)
+{
+    enum { CHUNKS = 12, REFUSED = 8 };
+    bool zero;
+    size_t indices[CHUNKS];
+    page_heap_purge(0);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        indices[i] = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+        REQUIRE(indices[i] != 0);
+    }
+    for (size_t i = 0; i < CHUNKS; i++)
+        page_heap_free(indices[i], CHUNK_SLICES);
+    fake_os.refuse_after = fake_os.call_count;
+    CHECK(page_heap_purge(0) == 0);
+    fake_os.refuse_after = 0;
+    CHECK(page_heap_purge((size_t)REFUSED * CHUNK_BYTES) ==
+          (size_t)(CHUNKS - REFUSED) * CHUNK_BYTES);
+    for (size_t i = 0; i < CHUNKS; i++) {
+        bool goes = indices[i] - indices[0] < (size_t)(CHUNKS - REFUSED) * CHUNK_SLICES;
+        CHECK((bitmap_load(&chunk_of(indices[i] / CHUNK_SLICES)->dirty) == 0) == goes);
+    }
+    CHECK(page_heap_purge(0) == (size_t)REFUSED * CHUNK_BYTES);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
