@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence
 from cairn import units
 from cairn.profile.block_samples import SAMPLED_LEAST, has_enough, sampled, size_below
 from cairn.profile.cpu_share import CpuShare, cpu_share
-from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, lines, probe_ns
+from cairn.profile.estimates import (
+    BEYOND_LEAST,
+    QUANTILES,
+    Estimate,
+    Line,
+    clock,
+    cpu_ns,
+    lines,
+    probe_ns,
+)
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import (
     event_lines,
@@ -42,6 +51,8 @@ instructions around it."""
 _UNTIMED_LEAST = 0.01
 """A sentence says that the times of some operations are not included. It is a warning (▲) if these
 are more than this share of all operations."""
+_NEEDS = ("a median needs", "P95", "P99", "P99.9")
+"""The words before the number of timed operations that each of QUANTILES needs."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
 _PROGRAMS_MOST = 4
@@ -206,6 +217,12 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
             f"{sign}The times do not include {units.counted(total.untimed, 'operation')}, because "
             f"no operation of {'its' if total.untimed == 1 else 'their'} kind was timed ({kinds})."
         )
+    if any(line.timed and None in line.quantiles for line in lines(profile)):
+        needed = [
+            f"{name} {units.count(round(BEYOND_LEAST / (1 - share)))}"
+            for name, share in zip(_NEEDS, QUANTILES, strict=True)
+        ]
+        yield f"A time is – if too few operations were timed: {', '.join(needed)}."
     if late := int(tally.late_calls.sum()):
         yield (
             f"▲ {units.counted(late, 'call')} by ending threads {'is' if late == 1 else 'are'} not "

@@ -307,6 +307,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
 {
     (void)argc, (void)argv;
     char **environment = environ != NULL ? environ : given_environment;
+    if (!options_are_given(environment))
+        return;
     if (options_sites(environment))
         alloc_count_sites();
     if (!CAIRN_HARDENED && options_keep_by_place(environment))

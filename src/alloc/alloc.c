@@ -123,7 +123,7 @@ static void *reuse_any(size_t size, size_t alignment)
     struct heap *heap = thread_heap; /* or heap_none, heap_gone: without runs */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
         return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
-    struct slab *run;
+    struct slab *run = NULL;
     uint32_t index = 0;
     if (UNLIKELY(alignment != 1)) {
         if (!CAIRN_HARDENED && alignment <= SLICE_BYTES)

@@ -42,6 +42,11 @@ static const char *given_in(char **environment, const char *name)
     return NULL;
 }
 
+bool options_are_given(char **environment)
+{
+    return given_in(environment, "CAIRN_") != NULL;
+}
+
 enum options_limit options_limit(char **environment, size_t *bytes)
 {
     const char *given = given_in(environment, "CAIRN_LIMIT=");

@@ -47,8 +47,11 @@ enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRON
  * library may not have set `environ` yet when our constructor runs. */
 enum options_limit options_limit(char **environment, size_t *bytes);
 
-/* The library's constructor also calls the following functions, and passes the same
- * `environment`. */
+/* Returns whether a variable begins with "CAIRN_". If not, no option is given, and the constructor
+ * need not search for each. `environment` is as above, here and below. */
+bool options_are_given(char **environment);
+
+/* The library's constructor also calls the following functions. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
 bool options_sites(char **environment);
