@@ -150,18 +150,6 @@ TEST(memory_whose_pages_were_moved_away_reads_as_zero)
     page_heap_check();
 }
 
-TEST(the_room_behind_a_run_is_bounded)
-{
-    const size_t run = (size_t)2 << 30, room = (size_t)64 << 20;
-    bool zero;
-    size_t mapped = chunk_end() * CHUNK_BYTES;
-    size_t index = page_heap_allocate(run >> SLICE_SHIFT, run >> SLICE_SHIFT, &zero);
-    REQUIRE(index != 0);
-    CHECK(chunk_end() * CHUNK_BYTES - mapped <= run + room + 2 * CHUNK_BYTES);
-    page_heap_free(index, run >> SLICE_SHIFT);
-    page_heap_purge(0);
-}
-
 /* Slack is slices in a block that the program did not request. A block has slack only if it lies in
  * a longer run that the thread had kept. A block that was resized has exactly the requested
  * slices. */
