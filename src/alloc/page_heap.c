@@ -668,7 +668,7 @@ static bool purge_chunk(size_t number)
  * up first, so this thread pauses until the lock is taken, or LOOKS times. */
 static void let_others_in(void)
 {
-    enum { LOOKS = 4000 }; /* some 100 microseconds: as long as it takes to purge a chunk */
+    enum { LOOKS = 4000 }; /* some 100 microseconds */
     if (!lock_is_awaited(&lock))
         return;
     lock_drop(&lock);
