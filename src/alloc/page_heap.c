@@ -7,7 +7,6 @@
 #include "alloc/huge_page_timing.h"
 #include "alloc/huge_page_unasked.h"
 #include "base/bitmap.h"
-#include "base/cpu.h"
 #include "os/lock.h"
 #include "os/os.h"
 
@@ -405,7 +404,7 @@ static void clean(size_t index, size_t slices)
     }
 }
 
-static void purge_to(size_t keep_slices, bool pauses);
+static void purge_to(size_t keep_slices);
 
 static bool within_limit(size_t more_slices)
 {
@@ -420,8 +419,7 @@ static void keep_limit(void)
     if (UNLIKELY(statistics.used_slices + statistics.idle_slices > statistics.limit_slices))
         purge_to(statistics.limit_slices > statistics.used_slices
                      ? statistics.limit_slices - statistics.used_slices
-                     : 0,
-                 false);
+                     : 0);
 }
 
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
@@ -664,24 +662,10 @@ static bool purge_chunk(size_t number)
     return done;
 }
 
-/* Drops the lock and takes it again if another thread waits for it. The thread that waits must wake
- * up first, so this thread pauses until the lock is taken, or LOOKS times. */
-static void let_others_in(void)
-{
-    enum { LOOKS = 4000 }; /* some 100 microseconds */
-    if (!lock_is_awaited(&lock))
-        return;
-    lock_drop(&lock);
-    for (int i = 0; i < LOOKS && !lock_is_taken(&lock); i++)
-        cpu_relax();
-    lock_take(&lock);
-}
-
 /* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses to take, for
  * example because it is locked, is skipped, because the machine may take other chunks. After
- * REFUSALS_MOST refused chunks the function gives up, and the next call looks at these last. If
- * `pauses`, lets other threads have the lock after each chunk. */
-static void purge_to(size_t keep_slices, bool pauses)
+ * REFUSALS_MOST refused chunks the function gives up, and the next call looks at these last. */
+static void purge_to(size_t keep_slices)
 {
     static size_t skipped; /* chunks at the end that were looked at last */
     size_t end = chunk_end(), first = end > skipped ? end - skipped : end;
@@ -696,8 +680,6 @@ static void purge_to(size_t keep_slices, bool pauses)
                 left--;
                 skipped = left == 0 ? end - number : 0;
             }
-            if (pauses)
-                let_others_in();
         }
     if (statistics.idle_slices < idle_least)
         idle_least = statistics.idle_slices;
@@ -707,7 +689,7 @@ size_t page_heap_purge(size_t keep_bytes)
 {
     lock_take(&lock);
     size_t before = statistics.purged_bytes;
-    purge_to(keep_bytes >> SLICE_SHIFT, true);
+    purge_to(keep_bytes >> SLICE_SHIFT);
     size_t purged = statistics.purged_bytes - before;
     lock_drop(&lock);
     return purged;

@@ -79,7 +79,7 @@ void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices);
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 
 /* Gives idle slices back to the machine until at most `keep_bytes` of them are left. Empty chunks
- * go first. Other threads can use the page heap meanwhile. Returns the bytes given back. */
+ * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
 /* Gives OS pages of a run in use back to the machine. Nothing in them is needed any more. Returns

@@ -199,12 +199,6 @@ static inline void lock_reset(struct lock *lock)
     atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
 }
 
-/* Returns whether a thread may sleep until the lock is dropped. */
-static inline bool lock_is_awaited(struct lock *lock)
-{
-    return atomic_load_explicit(&lock->state, memory_order_relaxed) == 2;
-}
-
 /* Returns whether any thread has taken the lock. */
 static inline bool lock_is_taken(struct lock *lock)
 {

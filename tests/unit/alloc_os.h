@@ -91,9 +91,8 @@ static struct {
     unsigned resident_of_512; /* what os_count_resident() returns; 0: all pages */
     unsigned collapse_count;
     bool refuses_collapse;
-    bool gives_unasked;       /* the result of os_gives_huge_pages_unasked() */
-    bool refuses_counts;      /* refuses os_count_resident() */
-    void (*gives_back)(void); /* called by os_give_back(), if it is not NULL */
+    bool gives_unasked;  /* the result of os_gives_huge_pages_unasked() */
+    bool refuses_counts; /* refuses os_count_resident() */
 } fake_os;
 
 size_t os_page_bytes(void);
@@ -193,8 +192,6 @@ static void fake_expect_ours(const char *start, size_t bytes)
 bool os_give_back(void *start, size_t bytes)
 {
     atomic_fetch_add(&fake_os.give_back_count, 1);
-    if (fake_os.gives_back != NULL)
-        fake_os.gives_back();
     bytes = (bytes + os_page_bytes() - 1) & ~(os_page_bytes() - 1);
     fake_expect_ours(start, bytes);
     if (fake_refuses() || !real_give_back(start, bytes))

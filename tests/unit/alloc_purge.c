@@ -1,13 +1,10 @@
-/* alloc_purge.c - tests that a purge goes on if the kernel refuses to take chunks, that other
- * threads can go on meanwhile, and that few addresses are mapped. */
+/* alloc_purge.c - tests that a purge goes on if the kernel refuses to take chunks, and that a run
+ * with room behind it maps few addresses. */
 #include "alloc/page_heap.h"
 
 #include "alloc/chunk.h"
 #include "alloc_os.h"
 #include "test.h"
-
-#include <pthread.h>
-#include <unistd.h>
 
 TEST(a_chunk_that_cannot_be_given_back_does_not_stop_the_others)
 {
@@ -63,53 +60,6 @@ TEST(the_room_behind_a_run_is_bounded)
     CHECK(chunk_end() * CHUNK_BYTES - mapped <= run + room + 2 * CHUNK_BYTES);
     page_heap_free(index, run >> SLICE_SHIFT);
     page_heap_purge(0);
-}
-
-static _Atomic bool over;
-static _Atomic unsigned turns; /* of the thread that does not purge */
-static unsigned seen, went_on;
-
-/* Allocates and frees while another thread purges. */
-static void *use_page_heap(void *unused)
-{
-    bool zero;
-    (void)unused;
-    while (!atomic_load(&over)) {
-        page_heap_free(page_heap_allocate(1, 0, &zero), 1);
-        atomic_fetch_add(&turns, 1);
-    }
-    return NULL;
-}
-
-/* Counts how often the other thread went on since the last chunk was given back. */
-static void look_at_other_thread(void)
-{
-    usleep(2000); /* the other thread waits for the lock */
-    unsigned now = atomic_load(&turns);
-    went_on += now != seen;
-    seen = now;
-}
-
-/* Once, all other threads waited until the whole purge was over. */
-TEST(other_threads_use_the_page_heap_during_a_purge)
-{
-    enum { CHUNKS = 64 };
-    bool zero;
-    pthread_t thread;
-    size_t index = page_heap_allocate_aligned(CHUNKS * CHUNK_SLICES, CHUNK_BYTES, &zero);
-    REQUIRE(index != 0);
-    page_heap_free(index, CHUNKS * CHUNK_SLICES);
-    REQUIRE(pthread_create(&thread, NULL, use_page_heap, NULL) == 0);
-    while (atomic_load(&turns) == 0)
-        usleep(1000);
-    fake_os.gives_back = look_at_other_thread;
-    page_heap_purge(0);
-    fake_os.gives_back = NULL;
-    atomic_store(&over, true);
-    pthread_join(thread, NULL);
-    /* Without the pauses, the thread can finish one turn: that in which the purge began. */
-    CHECK(went_on > 2);
-    page_heap_check();
 }
 
 int main(int argc, char **argv)
