@@ -74,7 +74,7 @@ def _sentences() -> Iterator[None]:
 def _end_without_reader() -> NoReturn:
     """Ends with the exit code that a shell shows for a program that SIGPIPE ended.
 
-    It is called when nobody reads standard output any more.
+    The caller has found that the reader of standard output has closed it.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(128 + signal.SIGPIPE)

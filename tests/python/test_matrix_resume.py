@@ -199,18 +199,22 @@ def test_rounds_that_cannot_be_prepared_are_counted_over_all_interruptions(
     assert resumed.left_out() == whole.left_out() == ((1, 2), (1, 3))
 
 
-def test_another_output_than_under_the_baseline_is_a_failure(
-    measured: Callable[..., Folder],
-) -> None:
+def a_verified_run() -> Run:
+    """A run whose first program must print the same output every time."""
     run = a_run()
     own = replace(run.settings.workloads[0].own, verify_output=True)
     first = replace(run.settings.workloads[0], own=own)
     settings = replace(run.settings, workloads=(first, *run.settings.workloads[1:]))
+    return replace(run, settings=settings)
 
+
+def test_another_output_than_under_the_baseline_is_a_failure(
+    measured: Callable[..., Folder],
+) -> None:
     def outcome(trial: Trial) -> Sample:
         return replace(fine(trial), output_digest="1" if trial.contender != "z" else "2")
 
-    folder = measured(replace(run, settings=settings), outcome)
+    folder = measured(a_verified_run(), outcome)
     bad = {s.failure for s in folder.samples() if s.failure}
     assert bad == {"printed something else than under system"}
     assert {s.trial.workload for s in folder.samples() if s.failure} == {0}
@@ -220,15 +224,11 @@ def test_a_batch_with_different_outputs_is_a_failure_under_the_baseline_too(
     measured: Callable[..., Folder],
 ) -> None:
     """Two batches with the same different outputs once were the same output."""
-    run = a_run()
-    own = replace(run.settings.workloads[0].own, verify_output=True)
-    first = replace(run.settings.workloads[0], own=own)
-    settings = replace(run.settings, workloads=(first, *run.settings.workloads[1:]))
 
     def outcome(trial: Trial) -> Sample:
         return replace(fine(trial), output_digest="1 2" if trial.workload == 0 else "1")
 
-    folder = measured(replace(run, settings=settings), outcome)
+    folder = measured(a_verified_run(), outcome)
     bad = {s.trial.contender: s.failure for s in folder.samples() if s.failure}
     assert bad["system"] == "printed something else in some of its runs (--verify same-output)"
 
