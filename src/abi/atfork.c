@@ -28,13 +28,26 @@ extern __typeof__(dlsym) dlsym __attribute__((weak));
 
 EXPORT atfork_register __register_atfork __attribute__((weak));
 
+/* Returns glibc's function, or NULL in a static program that never forks. Looks it up once: dlsym()
+ * waits while another thread loads a library, and that thread may wait for this one. The first call
+ * comes before any thread exists (thread_set_up() in thread.c). */
+static atfork_register *next_register(void)
+{
+    static _Atomic(atfork_register *) found;
+    atfork_register *next = atomic_load_explicit(&found, memory_order_relaxed);
+    if (next == NULL && dlsym != NULL) {
+        next = (atfork_register *)dlsym(RTLD_NEXT, "__register_atfork");
+        atomic_store_explicit(&found, next, memory_order_relaxed);
+    }
+    return next;
+}
+
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *library)
 {
     thread_set_up();
-    atfork_register *next =
-        dlsym == NULL ? NULL : (atfork_register *)dlsym(RTLD_NEXT, "__register_atfork");
-    if (next == NULL) /* a static program that never forks */
+    atfork_register *next = next_register();
+    if (next == NULL)
         return 0;
     thread_begin_registering();
     int error = next(prepare, parent, child, library);

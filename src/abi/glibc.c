@@ -79,8 +79,10 @@ EXPORT int malloc_trim(size_t pad)
 {
     if (!thread_may_lock())
         return 0;
-    names_collect();
-    return page_heap_purge(pad) > 0;
+    size_t before = page_heap_statistics().purged_bytes;
+    names_collect(); /* gives back the free pages in slabs */
+    page_heap_purge(pad);
+    return page_heap_statistics().purged_bytes > before;
 }
 
 EXPORT void malloc_stats(void)

@@ -353,7 +353,7 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
         free_by_detour(slab_start(slab));
         return;
     }
-    if (lock_is_unsafe())
+    if (is_emergency())
         return; /* the block stays allocated */
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (UNLIKELY(keeper != NULL)) {

@@ -20,6 +20,10 @@ background_create *(*background_next_create)(void);
 
 static bool failure_reported; /* a forked child inherits the value */
 
+/* The result of find_create(), looked up when the thread is wanted. A later lookup could wait for a
+ * thread that loads a library and waits for the caller of malloc. */
+static background_create *create;
+
 /* The thread's body. If the kernel takes no memory back, for example because the memory is locked,
  * the thread doubles its period, up to PERIOD_MOST_MS. */
 static void *body(void *nothing)
@@ -44,16 +48,6 @@ static void after_fork_in_child(void)
     atomic_store_explicit(&background_due, 1, memory_order_relaxed);
 }
 
-void background_want(void)
-{
-    run_cache_keep_nothing();
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        heap->runs.most = 0;
-    purge_is_watched();
-    if (pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
-        atomic_store_explicit(&background_due, 1, memory_order_relaxed);
-}
-
 /* Called by dl_iterate_phdr() for its first object, which is the program. Sets `*found` if body()
  * lies in the program. Returns 1, which ends the iteration. */
 static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *found)
@@ -74,6 +68,17 @@ static background_create *find_create(void)
     return is_program ? pthread_create : NULL;
 }
 
+void background_want(void)
+{
+    run_cache_keep_nothing();
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap->runs.most = 0;
+    purge_is_watched();
+    create = find_create();
+    if (pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
+        atomic_store_explicit(&background_due, 1, memory_order_relaxed);
+}
+
 /* Creates the thread. The thread does not inherit the priority of its creator, because its work can
  * wait. It blocks all signals. Returns false if the thread cannot be created. */
 static bool begin(void)
@@ -82,7 +87,8 @@ static bool begin(void)
     pthread_t thread;
     sigset_t all;
     sigset_t before;
-    background_create *create = find_create();
+    if (create == NULL)
+        create = find_create();
     if (create == NULL || pthread_attr_init(&attributes) != 0)
         return false;
     sigfillset(&all);

@@ -460,23 +460,13 @@ static struct slab *take_current(struct heap *heap, unsigned class)
     return slab;
 }
 
-/* (owner only) Returns a list of blocks to their slab, which counts them as live. */
-static void return_list(struct slab *slab, struct block *first)
-{
-    if (first == NULL)
-        return;
-    uint32_t count = 1;
-    struct block *last = first;
-    for (; last->next != NULL; last = last->next)
-        count++;
-    slab_unsteal(slab, first, last, count);
-}
-
 void heap_take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
     fold(slab);
-    return_list(slab, collect(heap, slab, &count));
+    struct block *first = collect(heap, slab, &count);
+    if (first != NULL)
+        slab_take_back(slab, first, count);
     remote_look_again(slab);
 }
 

@@ -38,6 +38,8 @@ static void earn(struct large_budget *budget)
 
 bool large_guard_has_budget(struct large_budget *budget)
 {
+    if (os_page_bytes() > SLICE_BYTES)
+        return false; /* a guard could reach into the next run */
     if (budget == NULL || is_unlimited || budget->spent < LARGE_BUDGET_BLOCKS || budget->left > 0)
         return true;
     if (LIKELY(++budget->missed < LOOK_EVERY))
@@ -127,11 +129,25 @@ static void set_state(struct slab *slab, uint32_t state)
     atomic_store_explicit(&slab->end, state, memory_order_relaxed);
 }
 
+/* Removes the guards of a run. The guards of neighbouring runs may lie in one mapping of the
+ * kernel. It must split this mapping, and cannot do so if the process has as many mappings as it
+ * may have. Then all guards in the chunks of the run are removed. */
+static void remove_guards(const struct slab *slab)
+{
+    uintptr_t start = (uintptr_t)slab_start(slab);
+    uintptr_t end = start + run_bytes(slab);
+    if (os_unguard((void *)start, end - start))
+        return;
+    start &= ~(uintptr_t)(CHUNK_BYTES - 1);
+    end = (end + CHUNK_BYTES - 1) & ~(uintptr_t)(CHUNK_BYTES - 1);
+    os_unguard((void *)start, end - start);
+}
+
 bool large_guard_open(struct slab *slab)
 {
     uint32_t state = atomic_load_explicit(&slab->end, memory_order_relaxed);
     if (state != LARGE_OPEN && state != LARGE_EMPTIED)
-        os_unguard(slab_start(slab), run_bytes(slab));
+        remove_guards(slab);
     set_state(slab, LARGE_OPEN);
     return state == LARGE_SEALED || state == LARGE_EMPTIED;
 }

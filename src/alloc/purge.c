@@ -160,8 +160,11 @@ void purge_for_growth(size_t slices)
         return;
     size_t goes = goes_for_growth(&level, slices, resident - most);
     size_t purged = 0;
-    if (goes > 0)
+    if (goes > 0) {
+        /* A purge of a whole chunk also counts slices that were not resident. */
         purged = page_heap_purge((level.use.idle - goes) << SLICE_SHIFT) >> SLICE_SHIFT;
+        purged = least(purged, goes);
+    }
     atomic_fetch_add_explicit(&growth_purged, purged, memory_order_relaxed);
     if (resident - purged > most)
         atomic_store_explicit(&resident_most, resident - purged, memory_order_relaxed);

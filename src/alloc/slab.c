@@ -229,8 +229,18 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     return first;
 }
 
-void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count)
+void slab_take_back(struct slab *slab, struct block *first, uint32_t count)
 {
+    struct block *last = first;
+    for (uint32_t i = 1;; i++) {
+        if (UNLIKELY(!slab_is_marked(last)))
+            slab_misused("a free block was written to", last);
+        if (i == count || last->next == NULL)
+            break;
+        last = last->next;
+    }
+    if (UNLIKELY(last->next != NULL))
+        slab_misused("a block is freed twice, the last time by another thread", last);
     slab_mark(last, slab->free);
     slab->free = first;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);

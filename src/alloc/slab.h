@@ -188,9 +188,9 @@ static inline uint32_t slab_live(struct slab *slab)
  * that was used before, the function carves at least 8 blocks, if as many are left. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
-/* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`
- * into `until`. */
-void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
+/* (owner only) Frees the list of `count` live blocks that begins with `first`, and moves `rest`
+ * into `until`. Ends the program if a block of the list was written to, or is in it twice. */
+void slab_take_back(struct slab *slab, struct block *first, uint32_t count);
 
 /* The secret part of the keys of free blocks. It differs between processes, except for children of
  * fork(), which have that of their parent. */

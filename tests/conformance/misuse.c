@@ -427,6 +427,18 @@ static void written_before_a_trim(void)
     malloc_trim(0);
 }
 
+/* Like the last one, but another thread has freed the blocks, so they were posted to their slab. */
+static void posted_written_before_a_trim(void)
+{
+    unsigned char *p = take();
+    handed = take();
+    in_thread(free_handed);
+    handed = p;
+    in_thread(free_handed);
+    memset(p, 0xff, 16);
+    malloc_trim(0);
+}
+
 static void resized_after_free(void)
 {
     unsigned char *p = take();
@@ -490,6 +502,7 @@ static const struct kind {
     {"written-zeros", written_zeros},
     {"written-behind-the-link", written_behind_the_link},
     {"written-before-a-trim", written_before_a_trim},
+    {"posted-written-before-a-trim", posted_written_before_a_trim},
     {"resized-after-free", resized_after_free},
     {"resized-in-place-after-free", resized_in_place_after_free},
     {"sized-after-free", sized_after_free},

@@ -50,6 +50,7 @@ written-ones                  C C C C C C G G G C C G
 written-zeros                 h h h h h h G G G h h G
 written-behind-the-link       - C C C C C G G G C C G
 written-before-a-trim         C C C C C C G G G C C G
+posted-written-before-a-trim  C C C C C C G G G C C G
 sized-after-free              C C C C C C C C C C C C
 resized-after-free            C C C C C C C C C C C C
 resized-in-place-after-free   C C C C C C C C C C C C
@@ -70,6 +71,7 @@ MAY_ALSO = {
     "written-ones": {"harmless"},
     "written-behind-the-link": {"harmless"},
     "written-before-a-trim": {"harmless"},
+    "posted-written-before-a-trim": {"harmless"},
     # Zeros change a free block that has left quarantine, because its first words are link and key.
     "written-zeros": {"caught"},
     # If realloc() finds room to grow in place, the block does not move: the case does not exist.

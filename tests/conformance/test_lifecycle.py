@@ -310,6 +310,15 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
     assert host.succeed(40, first, second) == "closed\n"
 
 
+@pytest.mark.parametrize("settings", [{}, {"CAIRN_BACKGROUND": "1"}], ids=["plain", "background"])
+def test_a_library_may_wait_for_a_thread_while_it_is_loaded(
+    program: Callable[..., Program], compiled_here: Callable[..., Path], settings: dict[str, str]
+) -> None:
+    """The loader holds its lock meanwhile, so neither malloc nor pthread_atfork may call dlsym."""
+    plugin = compiled_here("waits_at_load.c", *SHARED)
+    program("opens.c", "preloaded").succeed(plugin, timeout=60, **settings)
+
+
 def test_the_caller_s_runpath_holds_through_our_dlopen(
     library: Library, compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ written-ones                  C C C C C C C h h C C h
 written-zeros                 C C C C C C C h h C C h
 written-behind-the-link       - h h h h h h h h h h h
 written-before-a-trim         C C C C C C C h h C C h
+posted-written-before-a-trim  C C C C C C C h h C C h
 resized-after-free            C C C C C C C C C C C C
 resized-in-place-after-free   C C C C C C C C C C C C
 sized-after-free              C C C C C C C C C C C C
