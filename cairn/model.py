@@ -37,6 +37,7 @@ NOT_SEEN = "not seen"
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
 """Two reasons why measuring ended. With them, fewer rounds were run than the user asked for."""
+UNSUITED = "cannot be compared"  # why no round of a program was run, although it did not fail
 
 
 NO_INPUT = "/dev/null"

@@ -21,6 +21,7 @@ _SIZES = {
     "g": 1 << 30,
     "gib": 1 << 30,
 }
+_LARGEST = 1 << 63
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%]*)\s*")
 
 
@@ -54,7 +55,10 @@ def parse_size(text: str) -> int:
     Raises ValueError, whose text gives examples.
     """
     number, unit = _split(text, _SIZES, "a size; write for example 512M or 2GiB")
-    return int(number * _SIZES[unit])
+    size = number * _SIZES[unit]
+    if size > _LARGEST:
+        raise ValueError(f"{text!r} is more than 8 EiB")
+    return int(size)
 
 
 def parse_percent(text: str) -> float:

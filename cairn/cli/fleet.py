@@ -17,7 +17,7 @@ import cairn
 from cairn import units
 from cairn.cli import measurement as making
 from cairn.cli.console import end_like_ctrl_c, say
-from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.errors import CairnError, Interrupted, ProgramFailed, UsageError
 from cairn.matrix.fleet import COMPLETE, SCHEMA, Fleet, FleetPlan, find, machine_of, proven
 from cairn.model import TIME_BUDGET
 from cairn.report.formatting import printable
@@ -161,9 +161,16 @@ def go_on(console: Console, fleet: Fleet, output: Output) -> None:
             f"no round was measured within {units.duration(fleet.plan.budget_s or 0)}; give more "
             "time with --budget"
         )
+    failures: list[CairnError] = []
     for one in found:
         measured = making.measured(one)
-        making.raise_failures(measured.run, comparisons(measured))
+        try:
+            making.raise_failures(measured.run, comparisons(measured))
+        except CairnError as error:
+            failures.append(error)
+    # A failure under the baseline on any node takes precedence.
+    if failures:
+        raise min(failures, key=lambda failure: not isinstance(failure, ProgramFailed))
 
 
 def _interrupted(fleet: Fleet, scheduler: Scheduler, watch: FleetWatch) -> Interrupted:
@@ -171,9 +178,10 @@ def _interrupted(fleet: Fleet, scheduler: Scheduler, watch: FleetWatch) -> Inter
     name = fleet.path.name
     if fleet.plan.scheduler == "local":
         scheduler.cancel(watch.jobs)
+        number = len(fleet.numbers())
         return Interrupted(
-            f"interrupted; {units.counted(len(fleet.numbers()), 'round')} are kept; continue "
-            f"with: cairn matrix run --resume {name}"
+            f"interrupted; {units.counted(number, 'round')} {'is' if number == 1 else 'are'} kept; "
+            f"continue with: cairn matrix run --resume {name}"
         )
     alive = scheduler.alive(watch.jobs) or {}
     arrays = " ".join(sorted({one.partition("_")[0] for one in alive}))

@@ -80,13 +80,34 @@ def judge(
     where = results or store.root()
     console = stderr(color)
     found = profiled(where, read) if read is not None else _measured(console, where, library or "")
+    if kept is None:
+        _refuse_other_plan(found)
     judgements = _judgements(found, table, about)
     if not judgements:
         raise UsageError(f"the run has no contender beside {found.run.baseline}")
+    if not any(one.placed or one.failures for one in judgements):
+        raise UsageError(
+            f"the run and the ranges have no measured program in common; the ranges are of "
+            f"{', '.join(table.programs)}"
+        )
     output.write(_rendered(judgements, output))
     failures = [sentence for one in judgements for sentence in one.failures]
     if failures:
         raise ContenderFailed("; ".join(failures))
+
+
+def _refuse_other_plan(found: Measured) -> None:
+    """Raises UsageError unless the run is one of the plan whose ranges come with cairn.
+
+    Another plan may have a program of the same name that does other work.
+    """
+    plan = (found.run.experiment or "").partition(" ")[2]
+    if plan != _PLAN:
+        raise UsageError(
+            f"{found.run.id} is a run of the plan '{plan}', and cairn's own ranges are those of "
+            f"the plan '{_PLAN}'; make ranges of that plan with 'cairn matrix ranges --keep FILE' "
+            "and give them with --ranges"
+        )
 
 
 def _measured(console: Console, where: Path, library: str) -> Measured:

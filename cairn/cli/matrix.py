@@ -233,10 +233,7 @@ def run(
             say(console, "▲", f"{one.program.name} is left out: {one.why_not}")
     for sentence in competing.absent:
         say(console, "▲", f"left out: {sentence}")
-    sums = {}
-    for program in here:
-        made = inputs.make(program, lambda text: say(console, "prepare", text))
-        sums.update({f"{inputs.data_folder(program)}/{name}": one for name, one in made.items()})
+    sums = inputs.make_all(here, lambda text: say(console, "prepare", text))
     named.folder.mkdir(parents=True, exist_ok=True)
     left_out = [one for one in found if not one.runs]
     notes = [*programs.notes_of(named.plan, here)]
@@ -361,7 +358,8 @@ def report(
             found.append(one)
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
-    made = plan_report(found, between=between, programs=_programs(only))
+    groups = making.groups_over([one.run for one in found])
+    made = plan_report(found, between=between, programs=_programs(only), groups=groups)
     if view.form == "html":
         from cairn.page import run as pages
 
@@ -370,8 +368,13 @@ def report(
     if picture is None:
         _emit(matrix_report.rendered(made, view), out, force)
         return
-    if not made.result.whole_rounds:
+    if not any(made.result.rounds.values()):
         raise CairnError("there is no complete round yet, so there is nothing to draw")
+    if chart == "plane" and not made.result.means:
+        raise CairnError(
+            "no contender has a mean, so there is no plane to draw; '--chart time' and '--chart "
+            "memory' draw each program"
+        )
     title = f"plan {(made.run.experiment or '').partition(' ')[2]}"
     _emit(matrix_charts.CHARTS[chart](made, title, picture), out, force)
 

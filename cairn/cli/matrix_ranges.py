@@ -50,6 +50,7 @@ def ranges(
     from cairn.errors import cannot
     from cairn.report import ranges as reporting
     from cairn.report import terminal
+    from cairn.report.matrix_board import refuse_unlike
     from cairn.why.ranges import gathered
 
     output = output_of(form, full, color, out, force)
@@ -57,7 +58,16 @@ def ranges(
         check_out(keep, force)
     where = results or store.root()
     found = [profiled(where, name) for name in names or ("last",)]
-    table = gathered([(one.run, one.samples) for one in found], found[0].groups, _ill(found))
+    runs = [one.run for one in found]
+    refuse_unlike(runs)
+    if len({run.baseline for run in runs}) > 1:
+        raise UsageError(
+            "the runs have different baselines: "
+            f"{', '.join(sorted({run.baseline for run in runs}))}; give runs with the same baseline"
+        )
+    table = gathered(
+        [(one.run, one.samples) for one in found], making.groups_over(runs), _ill(found)
+    )
     if not any(table.cells.values()):
         raise CairnError("no run with the probe has ended well yet, so there are no ranges")
     if keep is not None:

@@ -477,7 +477,7 @@ def measured(
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,
         predicts=kind == "calibration" and _predicts(stored) if predicts is None else predicts,
-        groups=_groups(run) if kind == "matrix" else {},
+        groups=groups_over([run]) if kind == "matrix" else {},
         counts=stored.instructions(),
         simulation=stored.simulation() if simulated else None,
         refused=refusal.says
@@ -486,10 +486,11 @@ def measured(
     )
 
 
-def _groups(run: Run) -> dict[str, tuple[str, ...]]:
+def groups_over(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:
+    """The groups of the contenders of all these runs together; see `groups_of`."""
     from cairn.matrix.runs import groups_of
 
-    return groups_of(run.competing)
+    return groups_of(tuple({one.name: one for run in runs for one in run.competing}.values()))
 
 
 def _predicts(stored: StoredRun) -> bool:
@@ -557,9 +558,13 @@ def _conduct(
             if one.failure and one.trial.contender in probed
         )
         if failed:
+            lacking = (
+                "ranges cannot contain all programs"
+                if found.kind == "matrix"
+                else "the differences cannot be explained"
+            )
             raise ContenderFailed(
-                f"the differences cannot be explained, because {', '.join(failed)} failed; the "
-                "lines above say why"
+                f"{lacking}, because {', '.join(failed)} failed; the lines above say why"
             )
 
 

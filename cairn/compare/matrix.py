@@ -121,7 +121,8 @@ class PlanResult(Struct, frozen=True):
     over: Mapping[Measure, tuple[str, ...]]
     """By measure: the programs over which the means are taken."""
     whole_rounds: int
-    """The number of rounds in which every program of the means of time was complete."""
+    """The number of rounds in which every program of the means of time was complete. Without a mean
+    of time: every program that was complete in any round of the run."""
     means: Mapping[tuple[Measure, str], GeometricMean]
     """By measure and contender; a contender that failed on any program is absent."""
     proven: frozenset[tuple[Measure, str]]
@@ -138,6 +139,10 @@ class PlanResult(Struct, frozen=True):
     method: str | None
     """How memory was measured; None if not at all, or in several ways."""
     level: float = 1 - stats.ALPHA
+
+    def has(self, measure: Measure) -> bool:
+        """Whether any contender has a ratio of this measure on any program."""
+        return any(cell.of(measure) is not None for cell in self.cells.values())
 
     def score(self, measure: Measure, contender: str) -> WinsAndLosses:
         """The number of programs with each outcome, of those on which the contender has a ratio."""
@@ -223,7 +228,7 @@ def result(
             parts, whole_of, measure, baseline, standing, len(runs)
         )
         if measure == "time":
-            whole = sum(len(layer.logs) for layer in layers)
+            whole = sum(len(layer.logs) for layer in layers) if layers else _whole(parts, len(runs))
         if not layers:
             continue
         centres = bootstrap.means(layers)
@@ -296,7 +301,10 @@ def _keys(samples: Sequence[Sample], workload: int) -> dict[Measure, str]:
 def _logs(
     part: _ProgramRounds, measure: Measure, names: Sequence[str]
 ) -> NDArray[np.float64] | None:
-    """The logarithms of the numbers, rounds × names; None if one is missing or not above 0."""
+    """The logarithms of the numbers, rounds × names; None if no round has all of them.
+
+    A round has NaN for all names if one of its numbers is missing or not above 0.
+    """
     import numpy as np
 
     key = part.keys[measure]
@@ -304,10 +312,13 @@ def _logs(
         return None
     if key in MEMORY_KEYS and len(part.rounds.methods()) != 1:
         return None
-    numbers = [[value(one, key) for one in part.rounds.runs[name]] for name in names]
-    if any(number is None or number <= 0 for of in numbers for number in of):
-        return None
-    return np.log(np.array(numbers, dtype=np.float64)).T
+    columns = [[value(one, key) for one in part.rounds.runs[name]] for name in names]
+    rows = [
+        [math.log(number) for number in row if number is not None and number > 0]
+        for row in zip(*columns, strict=True)
+    ]
+    logs = np.array([row if len(row) == len(names) else [math.nan] * len(names) for row in rows])
+    return None if np.isnan(logs).all() else logs
 
 
 def _row(
@@ -352,12 +363,15 @@ def _ratios(
     margin: float,
 ) -> dict[str, PairedRatio]:
     """The ratios of one program by contender. Holm's procedure covers all contenders of `names`."""
+    import numpy as np
+
     made: dict[str, tuple[float, float | None, float, int]] = {}
     for name in names:
         estimates = []
         for part in parts:
             logs = _logs(part, measure, (baseline, name))
             if logs is not None:
+                logs = logs[~np.isnan(logs).any(axis=1)]
                 differences = logs[:, [1]] - logs[:, [0]]
                 rounds = len(differences)
                 error = float(ratios.standard_error(differences)[0]) if rounds > 1 else None
@@ -457,6 +471,20 @@ def _known_everywhere(
     return (), []
 
 
+def _whole(parts: Mapping[str, Sequence[tuple[int, _ProgramRounds]]], runs: int) -> int:
+    """The number of rounds in which all programs with any complete round of their run have one."""
+    count = 0
+    for number in range(runs):
+        complete = [
+            set(part.rounds.rounds)
+            for of in parts.values()
+            for its, part in of
+            if its == number and part.rounds.rounds
+        ]
+        count += len(set.intersection(*complete)) if complete else 0
+    return count
+
+
 def _layers(
     parts: Mapping[str, Sequence[tuple[int, _ProgramRounds]]],
     programs: Sequence[str],
@@ -479,16 +507,25 @@ def _layers(
             for of, part in parts[program]
             if of == number and part.rounds.rounds
         }
-        whole = (
-            sorted(set.intersection(*(set(p.rounds.rounds) for p in own.values()))) if own else []
-        )
+        known = {
+            place: [_logs(part, measure, (baseline, name)) for name in names]
+            for place, part in own.items()
+        }
+        complete = [
+            {
+                round_
+                for at, round_ in enumerate(part.rounds.rounds)
+                if not any(logs is not None and np.isnan(logs[at]).any() for logs in known[place])
+            }
+            for place, part in own.items()
+        ]
+        whole = sorted(set.intersection(*complete)) if complete else []
         if not whole:
             continue
         logs = np.full((len(whole), len(programs), len(names)), np.nan)
         for place, part in own.items():
             at = [part.rounds.rounds.index(round_) for round_ in whole]
-            for column, name in enumerate(names):
-                found = _logs(part, measure, (baseline, name))
+            for column, found in enumerate(known[place]):
                 if found is not None:
                     logs[:, place, column] = found[at][:, 1] - found[at][:, 0]
         if not np.isnan(logs).all():

@@ -13,10 +13,6 @@ from cairn.own_settings import OwnSettings
 WARM_UP = 0
 """The number of the warm-up round. Its trials do not count."""
 
-
-UNSUITED = "cannot be compared"
-"""The reason why no round of a program of a plan was run, although it did not fail."""
-
 Only = Mapping[str, tuple[int, ...]]
 """By contender: the indexes of the workloads on which it runs. Absent contenders run on all."""
 _ALL: Only = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -130,12 +129,7 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
     found = runs.examine(named, plan.only)
     here = runs.runnable(found)
     competing = runs.competing(plan.contenders, plan.baseline, found)
-    with _inputs_alone():
-        sums = {}
-        for program in here:
-            made = inputs.make(program, _Log().told)
-            of = inputs.data_folder(program)
-            sums.update({f"{of}/{name}": one for name, one in made.items()})
+    sums = inputs.make_all(here, _Log().told)
     absent = [
         *_contenders_absent(plan.contenders, competing),
         *(f"{one.program.name} is left out: {one.why_not}" for one in found if not one.runs),
@@ -160,6 +154,11 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
             stop_request.check()
     finally:
         inputs.remove_work(settings)
+    left_out = sorted({settings.workloads[workload].name for workload, _ in folder.left_out()})
+    if left_out:
+        raise CairnError(
+            f"round {number} is not whole: the preparation of {', '.join(left_out)} failed twice"
+        )
     changed = inputs.changed(folder.content(inputs.KEPT))
     if changed is not None:
         raise CairnError(
@@ -184,28 +183,8 @@ def _alone() -> Iterator[None]:
     each job, there is never another round to wait for.
     """
     path = Path(tempfile.gettempdir()) / f"cairn-round-{os.getuid()}.lock"
-    with _locked(path):
+    with inputs.locked(path):
         yield
-
-
-@contextlib.contextmanager
-def _inputs_alone() -> Iterator[None]:
-    """Waits until no other node makes inputs in the same cache, such as that of a shared home."""
-    inputs.home().mkdir(parents=True, exist_ok=True)
-    with _locked(inputs.home() / "inputs.lock"):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        # Some clusters have a file system without locks. Rounds are measured there all the same.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

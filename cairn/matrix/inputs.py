@@ -8,6 +8,7 @@ again, and a message says so. A changed recipe makes another file.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -19,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -97,6 +98,40 @@ def _token() -> str:
     return secrets.token_hex(6)
 
 
+def make_all(programs: Iterable[PlannedProgram], tell: Tell) -> dict[str, str]:
+    """Makes the inputs of these programs as `make` does, and returns the SHA-256 by path.
+
+    Waits while another process makes inputs in the same cache, which may be on another machine with
+    the same home folder. Two processes never make the same file.
+    """
+    try:
+        home().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot("write", home(), error) from error
+    sums: dict[str, str] = {}
+    with locked(home() / "inputs.lock"):
+        for program in programs:
+            folder = data_folder(program)
+            sums.update({f"{folder}/{name}": one for name, one in make(program, tell).items()})
+    return sums
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on the file, which is made if it is missing."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise cannot("write", path, error) from error
+    try:
+        # Some clusters have a file system without locks. Programs are measured there all the same.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def make(program: PlannedProgram, tell: Tell) -> Mapping[str, str]:
     """Makes what is missing or was changed; returns the SHA-256 by file name.
 
@@ -115,8 +150,9 @@ def make(program: PlannedProgram, tell: Tell) -> Mapping[str, str]:
             made, digest = _made(recipe, folder, name, tell)
             target = folder / name
             if not target.exists() or not target.samefile(made):
-                target.unlink(missing_ok=True)
-                os.link(made, target)
+                draft = folder / f".new-{_token()}"
+                os.link(made, draft)
+                draft.replace(target)  # a program that starts now finds the old or the new file
             sums[name] = digest
     except OSError as error:
         raise cannot("write", Path(error.filename or folder), error) from error

@@ -21,7 +21,7 @@ from cairn.errors import CairnError, UsageError
 from cairn.matrix import recipes
 from cairn.matrix.toml_lines import KeyPath, line_of, lines_of
 from cairn.model import BENCH_ROUNDS_MOST
-from cairn.run import workloads
+from cairn.run import shell_line, workloads
 
 Kind = Literal["program", "kernel", "workload"]
 """A real program; a small program of ours that stands for one; a workload of the catalog."""
@@ -150,10 +150,10 @@ def read(text: str, name: str) -> MeasurementPlan:
     """
     try:
         document = tomllib.loads(text)
+        reader = _Reader(lines_of(text))
+        plan = reader.plan(document)
     except (ValueError, RecursionError) as error:
         raise BrokenPlan(name, [_unreadable(text, error)]) from None
-    reader = _Reader(lines_of(text))
-    plan = reader.plan(document)
     if reader.mistakes or plan is None:
         raise BrokenPlan(name, reader.mistakes)
     return plan
@@ -169,7 +169,7 @@ def _unreadable(text: str, error: ValueError | RecursionError) -> Mistake:
         return Mistake(line, "a number has too many digits")
     place = re.search(r"line (\d+)", str(error))
     reason = re.sub(r" \(at .*\)$", "", str(error))
-    line = int(place[1]) if place else len(text.splitlines()) or 1
+    line = int(place[1]) if place else text.rstrip("\n").count("\n") + 1
     return Mistake(line, f"this is not TOML: {reason}")
 
 
@@ -202,6 +202,10 @@ _ONLY_COMMANDS = (
     "ok_exit",
 )
 """Keys that a workload of the catalog cannot have."""
+
+
+_SHELL_LINES = ("prepare", "conclude", "load", "ready")
+"""Keys whose value is a line for /bin/sh."""
 
 
 class _Reader:
@@ -293,8 +297,8 @@ class _Reader:
             return None
         try:
             seconds = units.parse_duration(text)
-        except ValueError:
-            self._wrong(path, f"{text!r} is not a duration; write for example 90s, 10min, 1h")
+        except ValueError as error:
+            self._wrong(path, str(error))
             return None
         if seconds <= 0:
             self._wrong(path, f"'{path[-1]}' must be longer than 0 s")
@@ -306,6 +310,8 @@ class _Reader:
             if ("plan",) in self._lines and path not in self._lines:
                 self._wrong(("plan",), '\'contenders\' is missing, such as ["system", "jemalloc"]')
             return ()
+        if not values["contenders"]:
+            self._wrong(path, "'contenders' is empty; name two or more, such as \"system\"")
         specs = self._texts(path, values["contenders"])
         names: dict[str, str] = {}
         for spec in specs:
@@ -433,6 +439,9 @@ class _Reader:
             self._wrong(
                 (*path, "arguments"), "'arguments' belong to a 'workload'; write them in 'command'"
             )
+        for key in _SHELL_LINES:
+            if key in values:
+                self._check_shell((*path, key), values[key])
         if "load" in values and "{port}" not in values["load"]:
             self._wrong((*path, "load"), "the load must name the server's port as {port}")
         if "ready" in values and "load" not in values:
@@ -443,6 +452,7 @@ class _Reader:
             self._wrong(path, "the command is empty")
             return
         if shell:
+            self._check_shell(path, line)
             return
         words = self._split(path, line, "the command")
         if words is None:
@@ -454,6 +464,11 @@ class _Reader:
         found = _OPERATOR.search(plain)
         if found is not None:
             self._wrong(path, f"{found[0]} belongs to a shell: add 'shell = true', or quote it")
+
+    def _check_shell(self, path: KeyPath, line: str) -> None:
+        reason = shell_line.mistake_in(line)
+        if reason is not None:
+            self._wrong(path, f"/bin/sh cannot read this line: {reason}")
 
     def _split(self, path: KeyPath, line: str, what: str) -> list[str] | None:
         try:

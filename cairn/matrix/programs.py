@@ -262,8 +262,8 @@ def expected_s(
 
 
 def notes_of(plan: MeasurementPlan, programs: Sequence[PlannedProgram]) -> tuple[str, ...]:
-    """Sentences about the programs that a reader of the report must know."""
-    found = list(plan.notes)
+    """The plan's title, and sentences about the programs that a reader of the report must know."""
+    found = [plan.title, *plan.notes] if plan.title else list(plan.notes)
     for program in programs:
         first = program.threads is None or not any(
             one.table == program.table for one in programs[: programs.index(program)]

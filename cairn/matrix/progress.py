@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from cairn import units
-from cairn.model import INTERRUPTED, SCHEMA, Run, Sample
+from cairn.model import INTERRUPTED, SCHEMA, UNSUITED, Run, Sample
 
 NOTHING_TO_COMPARE = "ended: no program can be compared"
 """The state of a run in which each program failed under the baseline or under all others."""
@@ -80,6 +80,7 @@ def of(
             else:
                 warmed[cell] += 1
     lost = {workload for workload, name in failures if name == run.baseline}
+    unsuited = {workload for workload, why in enumerate(stopped) if why == UNSUITED}
     others = [one.name for one in run.competing if one.name != run.baseline]
     alone = {
         workload
@@ -90,7 +91,7 @@ def of(
         (workload, contender.name)
         for workload in range(len(names))
         for contender in run.competing
-        if workload not in lost | alone and (workload, contender.name) not in failures
+        if workload not in lost | alone | unsuited and (workload, contender.name) not in failures
     ]
     planned = run.rule.max_rounds
     whole = set.intersection(*(rounds.get(cell, set()) for cell in cells)) if cells else set()

@@ -71,8 +71,11 @@ def _text(path: Path) -> str:
         if len(content) > _LARGEST:
             raise UsageError(f"{path} is too large for a plan")
         return content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text in UTF-8, so it is not a plan") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path} is not a text in UTF-8, so it is not a plan: see line {line}"
+        ) from None
     except PermissionError:
         raise UsageError(
             f"you may not read {path}; make it readable, or name another plan"

@@ -24,7 +24,7 @@ def lines_of(text: str) -> Mapping[KeyPath, int]:
     found: dict[KeyPath, int] = {}
     table: KeyPath = ()
     depth, quote = 0, ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         key = None
         if not depth and not quote:
             header, key = _HEADER.fullmatch(line), _KEY.match(line)

@@ -9,9 +9,8 @@ from msgspec import Struct, field
 from cairn import units
 from cairn.compare import matrix, same_program
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
-from cairn.compare.plan import UNSUITED
 from cairn.errors import UsageError
-from cairn.model import TIME_BUDGET, Run, Sample, Workload
+from cairn.model import TIME_BUDGET, UNSUITED, Run, Sample, Workload
 from cairn.report import formatting
 from cairn.report.standings import FAILED, UNKNOWN, Board
 from cairn.report.tables import Cell, Table, name_of
@@ -70,17 +69,9 @@ def of_runs(
     between: two contenders, of which the second is divided by the first; None divides all by the
     baseline. Raises UsageError if the runs cannot be merged or have no such contender.
     """
-    titles: dict[str, str] = {}
-    kinds: dict[str, str] = {}
-    for run, _, _ in runs:
-        for one in run.competing:
-            if titles.setdefault(one.name, one.title) != one.title:
-                raise UsageError(
-                    f"the runs have different versions of {one.name}: {titles[one.name]} and "
-                    f"{one.title}; merge runs with the same versions"
-                )
-        kinds.update((w.name, w.group) for w in run.settings.workloads)
-    _refuse_other_programs([run for run, _, _ in runs], programs)
+    programs = _of_tables([run for run, _, _ in runs], programs)
+    titles = refuse_unlike([run for run, _, _ in runs], programs)
+    kinds = {w.name: w.group for run, _, _ in runs for w in run.settings.workloads}
     bases = {run.baseline for run, _, _ in runs}
     for name in between or ():
         if name not in titles:
@@ -130,8 +121,35 @@ def of_runs(
     )
 
 
-def _refuse_other_programs(runs: Sequence[Run], programs: Sequence[str] | None) -> None:
-    """Raises UsageError if a name stands for different programs in two of the runs."""
+def _of_tables(runs: Sequence[Run], names: Sequence[str] | None) -> Sequence[str] | None:
+    """The names of programs, each name of a table of the plan replaced by its programs.
+
+    A table with several numbers of threads has the programs NAME/1, NAME/2 and so on.
+    """
+    if names is None:
+        return None
+    known = list(dict.fromkeys(one.name for run in runs for one in run.settings.workloads))
+    found: list[str] = []
+    for name in names:
+        of_table = [one for one in known if one.rpartition("/")[0] == name]
+        found += of_table if name not in known and of_table else [name]
+    return list(dict.fromkeys(found))
+
+
+def refuse_unlike(runs: Sequence[Run], programs: Sequence[str] | None = None) -> dict[str, str]:
+    """Raises UsageError if a name stands for different things in two of the runs.
+
+    programs: the programs that are compared; None for all. Returns the titles of all contenders by
+    their names.
+    """
+    titles: dict[str, str] = {}
+    for run in runs:
+        for one in run.competing:
+            if titles.setdefault(one.name, one.title) != one.title:
+                raise UsageError(
+                    f"the runs have different versions of {one.name}: {titles[one.name]} and "
+                    f"{one.title}; merge runs with the same versions"
+                )
     seen: dict[str, tuple[Run, Workload]] = {}
     for run in runs:
         for workload in run.settings.workloads:
@@ -145,6 +163,7 @@ def _refuse_other_programs(runs: Sequence[Run], programs: Sequence[str] | None) 
                     f"{before.id}: its {part} differs; merge runs of the same programs, or choose "
                     "others with --only"
                 )
+    return titles
 
 
 def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
@@ -227,9 +246,17 @@ def _says(report: MatrixReport) -> Iterator[str]:
     least_rounds = matrix.ROUNDS_FOR_INTERVALS
     if 0 < found.whole_rounds < least_rounds:
         few = "1 round is" if found.whole_rounds == 1 else f"{found.whole_rounds} rounds are"
+        # Rounds in which a program was not measured do not count, so a repetition may lack some.
+        lost = max(0, report.run.rule.max_rounds - found.whole_rounds) if report.cut is None else 0
+        needed = least_rounds + (lost if found.runs == 1 else 0)
         yield (
-            f"No verdict yet: {few} too few for an interval. Run at least {least_rounds} "
-            f"(-r {least_rounds})."
+            f"No verdict yet: {few} too few for an interval. Run at least {needed} (-r {needed})."
+        )
+        return
+    if found.means and all(mean.interval is None for mean in found.means.values()):
+        yield (
+            "No verdict yet: each run has one round, and an interval needs at least two rounds of "
+            "one run (-r 2)."
         )
         return
     for measure in matrix.MEASURES:

@@ -54,6 +54,7 @@ def dots(report: MatrixReport, *, title: str, form: str, measure: Measure = "tim
         figure, report.run, title,
         f"{NOUNS[measure]} ÷ {found.baseline} · dot: estimate, line: {100 * found.level:g} % "
         "interval · filled: proven, hollow: not proven · band: interval of the geometric mean",
+        runs=found.runs,
     )  # fmt: skip
     return drawn_as(figure, form)
 
@@ -178,6 +179,7 @@ def plane(report: MatrixReport, *, title: str, form: str) -> bytes:
     framed(
         figure, report.run, title,
         f"crosses: {100 * found.level:g} % intervals · dashed: Pareto front{note}",
+        runs=found.runs,
     )  # fmt: skip
     label_points(figure, axes, [(printable(name), *point) for name, point in points.items()])
     return drawn_as(figure, form)
@@ -199,7 +201,7 @@ def heat(report: MatrixReport, *, title: str, form: str) -> bytes:
 
     found = report.result
     names = ordered(found)
-    measures: Sequence[Measure] = [m for m in matrix.MEASURES if found.over[m]] or ["time"]
+    measures: Sequence[Measure] = [m for m in matrix.MEASURES if found.has(m)] or ["time"]
     labels = [report.label(program) for program in found.programs]
     figure = Figure(
         figsize=(2.2 + 0.55 * len(names) * len(measures), 1.9 + 0.24 * len(labels)),
@@ -232,6 +234,7 @@ def heat(report: MatrixReport, *, title: str, form: str) -> bytes:
     framed(
         figure, report.run, title,
         f"violet: less, orange: more; full colour from {_HOTTEST:g} times or half on",
+        runs=found.runs,
     )  # fmt: skip
     return drawn_as(figure, form)
 

@@ -26,6 +26,7 @@ MEAN = "geometric mean"
 _UNITS = {"time": "ns", "memory": "bytes"}
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "÷": r"$\div$", "±": r"$\pm$", "–": "--", "≥": r"$\ge$", "≤": r"$\le$", "×": r"$\times$",
     "−": "$-$", "▼": "", "▲": "", "≈": "",
@@ -135,10 +136,12 @@ def as_latex(report: MatrixReport) -> str:
     """Returns two tables for the package booktabs: time and memory."""
     lines = [
         "% Two tables for \\usepackage{booktabs}, made by 'cairn matrix report'.",
-        f"% Run {report.run.id}, cairn {report.run.cairn}.",
+        f"% Run {report.run.id}, cairn {report.run.cairn}."
+        if report.result.runs == 1
+        else f"% {report.result.runs} runs, the last one {report.run.id}.",
     ]
     for measure in matrix.MEASURES:
-        if report.result.over[measure]:
+        if report.result.has(measure):
             lines += ["", *_table(report, measure)]
     return "\n".join(lines) + "\n"
 
@@ -149,6 +152,11 @@ def _table(report: MatrixReport, measure: Measure) -> Iterator[str]:
     base = latex(found.baseline)
     host = report.run.host
     machine = latex(", ".join(filter(None, (host.cpu_model, f"{host.cpus} CPUs", host.libc))))
+    if found.runs > 1:
+        machine = f"{found.runs} runs, each compared with itself"
+    lost = [report.label(one) for one in found.programs if found.cells[one, found.baseline].failure]
+    if lost:
+        machine += f". Failed under {base}: {latex(', '.join(lost))}"
     yield r"\begin{table}"
     yield r"\centering"
     yield (

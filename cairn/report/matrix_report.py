@@ -22,6 +22,9 @@ def rendered(report: MatrixReport, view: View) -> str:
             return matrix_export.as_latex(report)
     made = board(report, full=view.full)
     run = replace(report.run, notes=report.notes)
+    if view.form == "md" and report.result.runs > 1:
+        origin = f"{report.result.runs} runs, the last one {run.id}"
+        return markdown.plain_board(with_notes(made, report.notes), origin)
     if view.form == "md":
         return markdown.board(run, made)
     return terminal.drawn(with_notes(made, report.notes), view, answer_first=True)

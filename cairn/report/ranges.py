@@ -11,6 +11,7 @@ from itertools import chain
 
 import msgspec
 
+from cairn import units
 from cairn.model import SCHEMA
 from cairn.profile.metrics import ProfileMetric
 from cairn.report.formatting import printable
@@ -67,7 +68,8 @@ def _says(table: ProfileTable, over: Sequence[Range]) -> Iterator[str]:
         ((times, name, one) for one in over for name, times in one.dramatic), key=lambda it: -it[0]
     )
     yield (
-        f"{len(over)} metrics of {contenders} contenders on {programs} programs. "
+        f"{units.counted(len(over), 'metric')} of {units.counted(contenders, 'contender')} on "
+        f"{units.counted(programs, 'program')}. "
         + (
             f"{len(marked)} values differ dramatically from the others."
             if len(marked) != 1
@@ -112,8 +114,8 @@ def _ranges(of: Sequence[Range], title: str) -> Table:
             )
         )
     return Table(
-        title,
-        ("", *_SPREAD, "greatest of", "left out", *(f"{head} *" for head in _SPREAD)),
+        "",
+        (title, *_SPREAD, "greatest of", "left out", *(f"{head} *" for head in _SPREAD)),
         tuple(rows),
         parts=(3, 1, 4),
         optional=(1,),

@@ -230,13 +230,21 @@ def plan_report(
     *,
     between: tuple[str, str] | None = None,
     programs: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> MatrixReport:
-    """Returns the report of one or more runs of a plan; see `matrix_board.of_runs`."""
+    """Returns the report of one or more runs of a plan; see `matrix_board.of_runs`.
+
+    groups: those of the contenders of all runs; None for those of the first run.
+    """
     from cairn.report import matrix_board
 
     runs = [(one.run, one.samples, one.stopped) for one in measured]
-    groups = measured[0].groups
-    return matrix_board.of_runs(runs, between=between, programs=programs, groups=groups)
+    return matrix_board.of_runs(
+        runs,
+        between=between,
+        programs=programs,
+        groups=measured[0].groups if groups is None else groups,
+    )
 
 
 def explained(measured: Measured) -> tuple[Why, ...]:

@@ -428,11 +428,17 @@ def _percent(level: float) -> str:
     return f"{100 * level:g} %"
 
 
-def framed(figure: Figure, run: Run, title: str, says: str) -> None:
-    """Adds a title, and a footer with the explanation `says` and the machine."""
+def framed(figure: Figure, run: Run, title: str, says: str, *, runs: int = 1) -> None:
+    """Adds a title, and a footer with the explanation `says` and the machine.
+
+    runs: the number of runs, of which `run` is the last. Several may be of several machines.
+    """
     host = run.host
     machine = ", ".join(filter(None, (host.cpu_model, f"{host.cpus} CPUs", host.libc, host.kernel)))
-    footer = "\n".join((printable(says), printable(f"{machine} · cairn {run.cairn}, {run.id}")))
+    origin = f"{machine} · cairn {run.cairn}, {run.id}"
+    if runs > 1:
+        origin = f"{runs} runs, the last one {run.id}"
+    footer = "\n".join((printable(says), printable(origin)))
     figure.suptitle(printable(title), fontsize=11, parse_math=False)
     figure.supxlabel(footer, fontsize=7, parse_math=False)
 

@@ -22,6 +22,7 @@ from cairn.model import (
     COPY,
     INTERRUPTED,
     TIME_BUDGET,
+    UNSUITED,
     Run,
     Sample,
     Settings,
@@ -173,7 +174,7 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
-                self._watch = builds.Watch(self._known_builds())
+                self._watch = builds.Watch(self._known_builds(), self._files_of_baseline())
                 self._rounds()
                 self._folder.mark_stopped(
                     "\n".join(self._settled[w] for w in sorted(self._settled))
@@ -202,6 +203,13 @@ class Measurement:
             self._run = replace(self._run, builds=now)
             self._folder.update(self._run)
         return now
+
+    def _files_of_baseline(self) -> frozenset[str] | None:
+        """Returns the files of the baseline's program; None if there is only one program."""
+        if not any(one.program for one in self._run.contenders):
+            return None
+        own = [one for one in self._run.contenders if one.name == self._run.baseline]
+        return builds.paths(self._run.settings, own)
 
     def _clean_up(self) -> None:
         """Runs --cleanup. A failure of the command is reported but changes no result."""
@@ -285,7 +293,7 @@ class Measurement:
                     self._folder.mark_stopped("before the first round")
                     raise UsageError(one.sentence)
                 if one.hopeless:
-                    self._settled[workload] = plan.UNSUITED
+                    self._settled[workload] = UNSUITED
                 several = len(self._of) > 1
                 where = f"{settings.workloads[workload].name}: " if several else ""
                 self._observer.told(where + one.sentence)

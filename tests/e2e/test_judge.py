@@ -31,7 +31,7 @@ _JUDGED_MOST_S = 120.0
 def test_a_plan_with_the_probe_gives_ranges_and_a_judgement(cairn: Command, forward: Path) -> None:
     """The third contender has the name and the setting of an ill allocator of Cairn."""
     ill = f'"{ILL[0].name}={forward}:ILL={ILL[0].name}"'
-    plan = cairn.home / "small.toml"
+    plan = cairn.home / "judge.toml"  # cairn's own ranges are those of a plan of this name
     plan.write_text(PLAN.replace('LIBRARY"', f'{forward}", {ill}'))
     ran = cairn("matrix", "run", plan, "--profile")
     assert ran.code == 0, ran.err

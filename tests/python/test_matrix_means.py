@@ -74,6 +74,35 @@ def test_a_program_without_memory_is_only_in_the_means_of_time() -> None:
     assert found.over["time"] == ("a", "b") and found.over["memory"] == ("a",)
 
 
+def test_a_round_without_a_measure_is_left_out_and_the_program_stays() -> None:
+    """The program once left all means, and its cell said "not measured"."""
+    run = a_plan_run(TWO, ("system", "other"), rounds=8)
+    samples = [
+        replace(s, memory=Memory("cgroup v1", None, None, None))
+        if (s.trial.round, s.trial.workload, s.trial.contender) == (3, 1, "other")
+        else s
+        for s in noisy(run, {(1, "other"): (1.0, 1.5)}, seed=5)
+    ]
+    found = of(run, samples)
+    cell = found.cells["b", "other"].memory
+    assert cell is not None and (cell.rounds, cell.outcome) == (7, "more")
+    assert found.over["memory"] == ("a", "b") and found.whole_rounds == 8
+    assert found.means["memory", "other"].interval is not None
+
+
+def test_programs_are_compared_although_every_contender_failed_on_one() -> None:
+    run = a_plan_run(TWO, ("system", "bad"), rounds=8)
+    samples = [
+        replace(s, failure="failed with exit code 1")
+        if (s.trial.workload, s.trial.contender) == (1, "bad")
+        else s
+        for s in noisy(run, {(0, "bad"): (0.8, 1.0)}, seed=3)
+    ]
+    found = of(run, samples)
+    assert (found.whole_rounds, found.means) == (8, {})
+    assert found.has("time") and found.cells["a", "bad"].time is not None
+
+
 def test_means_are_over_whole_rounds_alone() -> None:
     run = a_plan_run(TWO, ("system", "other"), rounds=6)
     samples = [s for s in noisy(run, {}, seed=6) if (s.trial.round, s.trial.workload) != (6, 1)]

@@ -115,6 +115,20 @@ BROKEN = {
     "a text for no program": (program('command = "a\\u0000b"'), 4, "U+0000"),
     "an empty name": (program("command = \"'' x\""), 4, "name of the program is empty"),
     "the timeout": (program('command = "p"', 'timeout = "never"'), 5, "duration"),
+    "a long timeout": (program('command = "p"', 'timeout = "1000000h"'), 5, "100 years"),
+    "an empty list": (
+        '[plan]\ncontenders = []\n[program.p]\ncommand = "true"\n', 2, "'contenders' is empty",
+    ),
+    "an open quote of a shell": (program('command = "echo \'a"', "shell = true"), 4, "/bin/sh"),
+    "a line to prepare": (program('command = "p"', 'prepare = "if true"'), 5, "/bin/sh cannot"),
+    "an endless size": (
+        program('command = "sort {data}/x"',
+                'input = { x = "generate text ' + "9" * 308 + 'G seed=1" }'), 5, "8 EiB",
+    ),
+    "many dots": (HEAD + ".".join(["a"] * 3000) + " = 1\n", 1, "nested too deeply"),
+    "a separator of lines in a text": (
+        program('command = "p"', 'note = "a\u2028b"', 'writs = ["x"]'), 6, "mean 'writes'?",
+    ),
 }  # fmt: skip
 """By name: a broken plan, the line of the mistake, and a part of its reason."""
 
@@ -505,7 +519,10 @@ def test_the_name_of_a_plan_is_suggested() -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"\xff", "not a text in UTF-8"), (b"#" * (4 << 20) + b"\n", "too large for a plan")],
+    [
+        (b"[plan]\n\xff", "not a text in UTF-8.*line 2"),
+        (b"#" * (4 << 20) + b"\n", "too large for a plan"),
+    ],
 )
 def test_a_file_that_is_no_plan_is_told(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "p.toml").write_bytes(content)

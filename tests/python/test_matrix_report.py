@@ -206,6 +206,49 @@ def test_few_rounds_give_no_verdict_and_no_sign() -> None:
     assert not set("▼▲≈[") & set(table)
 
 
+def test_runs_of_one_round_each_give_no_verdict() -> None:
+    """The report once said that no contender is proven faster."""
+    runs = []
+    for number in range(6):
+        run = a_plan_run({"a": "program"}, ("system", "half"), rounds=1, number=number)
+        runs.append((run, noisy(run, {(0, "half"): (0.5, 0.5)}, seed=number), ("1 round",)))
+    text = " ".join(matrix_report.rendered(of_runs(runs), View(width=80)).split())
+    assert text.startswith("No verdict yet: each run has one round")
+    assert "is proven" not in text
+
+
+def test_the_advised_rounds_replace_those_in_which_a_program_was_not_measured() -> None:
+    run = a_plan_run({"a": "program", "b": "program"}, ("system", "half"), rounds=6)
+    samples = [s for s in noisy(run, {}, seed=1) if (s.trial.round, s.trial.workload) != (3, 1)]
+    text = " ".join(
+        matrix_report.rendered(of_runs([(run, samples, ("6 rounds",))]), View(width=80)).split()
+    )
+    assert "5 rounds are too few for an interval. Run at least 7 (-r 7)." in text
+
+
+def test_a_table_of_a_plan_stands_for_its_numbers_of_threads() -> None:
+    run = a_plan_run({"p/1": "program", "p/2": "program", "q": "program"}, ("system", "x"))
+    found = of_runs([(run, noisy(run, {}, seed=1), ())], programs=["p"])
+    assert found.result.programs == ("p/1", "p/2")
+
+
+def test_a_run_in_which_every_contender_failed_once_is_drawn_and_written_as_latex() -> None:
+    run = a_plan_run({"a": "program", "b<c|d>": "program"}, ("system", "x"), rounds=6)
+    samples = [
+        replace(s, failure="failed with exit code 1")
+        if (s.trial.workload, s.trial.contender) == (0, "x")
+        else s
+        for s in noisy(run, {}, seed=1)
+    ]
+    found = of_runs([(run, samples, ("6 rounds",))])
+    latex = matrix_report.rendered(found, View(form="tex"))
+    assert (
+        latex.count(r"\begin{tabular}") == 2 and r"b\textless{}c\textbar{}d\textgreater{}" in latex
+    )
+    assert matrix_charts.CHARTS["heat"](found, "plan", "svg").startswith(b"<?xml")
+    assert "There is no complete round" not in matrix_report.rendered(found, View(width=80))
+
+
 def test_runs_with_other_versions_are_not_merged() -> None:
     one, other = measured(), measured(6)
     changed = replace(other[0].contenders[1], title="cairn 9.9")
@@ -286,3 +329,6 @@ def test_two_runs_are_merged_in_one_table() -> None:
         of_runs([(first, one, ("8 rounds",)), (second, other, ("8 rounds",))]), View(width=100)
     )
     assert "16 rounds of each program in random order of 2 runs" in text
+    both = of_runs([(first, one, ("8 rounds",)), (second, other, ("8 rounds",))])
+    assert "a processor" not in matrix_report.rendered(both, View(form="tex"))
+    assert "a processor" not in matrix_report.rendered(both, View(form="md"))

@@ -26,6 +26,7 @@ from cairn.bench import kept_ranges
 from cairn.binary.library import inspect_library
 from cairn.cli import judge
 from cairn.cli.console import Output
+from cairn.errors import UsageError
 from cairn.model import SCHEMA, Contender
 from cairn.profile.metrics import METRICS, Number
 from cairn.report import placing as reporting
@@ -160,6 +161,18 @@ def test_a_title_that_two_contenders_share_has_their_names() -> None:
     run = a_run(Contender("system", "system", "glibc 2.36"), *contenders)
     found = judge._judgements(Measured(run, (), (), "last", kind="matrix"), invented(), "")
     assert [one.title for one in found] == [f"jemalloc ({shared})", f"lazy ({shared})"]
+
+
+def test_cairn_s_own_ranges_judge_no_run_of_another_plan() -> None:
+    """A program of the same name may do other work there."""
+    run = a_run(Contender("system", "system", "glibc 2.36"), Contender("x", "x", "x 1.0"))
+    of_plan = [
+        Measured(replace(run, experiment=f"matrix {plan}"), (), (), "last", kind="matrix")
+        for plan in ("judge", "suite")
+    ]
+    judge._refuse_other_plan(of_plan[0])
+    with pytest.raises(UsageError, match=r"a run of the plan 'suite'.*--ranges"):
+        judge._refuse_other_plan(of_plan[1])
 
 
 LEFT_OUT = {
