@@ -20,6 +20,8 @@ NO_FILE_NS = 1 << 64
 _FORM = re.compile("[0-9a-f]{4,128}")
 _NOTE = ".note.gnu.build-id"
 _NOTE_HEAD = 16
+_RECORDED_BYTES_MOST = 32
+"""The length of the longest build ID that the probe records (CALL_STACKS_ID_BYTES)."""
 _FILES_MOST = 100_000
 """The most files of the user's folders that are looked at."""
 
@@ -46,9 +48,12 @@ class FilesByBuildId:
     def is_same(self, path: str, build_id: str) -> bool:
         """Whether the file at this path has this build ID.
 
-        "" stands for a file without one. Such a file must not have changed after `at_ns`.
+        "" stands for a file without one, or with one that is too long for the probe to record. Such
+        a file must not have changed after `at_ns`.
         """
         found = self._of(path)
+        if not build_id and found is not None and len(found) > 2 * _RECORDED_BYTES_MOST:
+            found = ""
         if found is None or found != build_id:
             return False
         return bool(build_id) or self._at_ns is None or changed_ns(path) <= self._at_ns

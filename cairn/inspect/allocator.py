@@ -47,6 +47,10 @@ _MINE = ("libcairn-probe.so", "libcairn-witness.so", "libcairn-instructions.so")
 _RUNTIMES = (("libpython3", "CPython"), ("libjvm.so", "Java"), ("libnode.so", "Node.js"))
 """The beginnings of the names of libraries, and the language runtimes that they contain."""
 _TITLES = {"malloc": "an allocator of the program"}
+VALGRIND = "valgrind's replacement"
+_VALGRIND = re.compile(r"vgpreload_(memcheck|massif|dhat|helgrind|drd)-")
+"""The names of the libraries with which tools of valgrind replace malloc. Valgrind runs the program
+in a process whose executable file is the tool, and which still maps the program's C library."""
 
 
 class LoadedFile(Struct, frozen=True):
@@ -111,7 +115,7 @@ def examine(
     is_deleted = path.endswith(" (deleted)")
     path = path.removesuffix(" (deleted)")
     # The link /proc/PID/exe opens the file even if it was deleted or replaced.
-    program = LoadedFile(path, 0, f"/proc/{target.pid}/exe", is_deleted)
+    program = LoadedFile(path, 0, f"{target.folder}/exe", is_deleted)
     facts = _ElfFacts(program.readable)
     listed = _loaders_list(target, memory, facts.bits) if memory is not None else None
     files = _mapped_files(target, mappings, path)
@@ -125,11 +129,12 @@ def examine(
     is_static = facts.loader is None and len(loaded) == 1
     libc_file = next((one for one in loaded if _LIBC.search(os.path.basename(one.path))), None)
     libc = _libc_of(libc_file, program, is_static)
-    if is_static:
-        found: tuple[Serving, LoadedFile | None] = (
-            _static(program, facts, inside, libc),
-            program,
-        )
+    valgrind = next((one for one in files.values() if _is_valgrind(one)), None)
+    found: tuple[Serving, LoadedFile | None]
+    if valgrind is not None:
+        found = _of_valgrind(valgrind), None
+    elif is_static:
+        found = _static(program, facts, inside, libc), program
     else:
         found = _dynamic(loaded, facts, inside, libc, preload, listed is not None)
     return ProgramFiles(loaded, listed is not None, facts.bits, is_static, inside, libc, *found)
@@ -139,16 +144,18 @@ def _mapped_files(
     target: Target, mappings: Sequence[Mapping], program: str
 ) -> dict[str, LoadedFile]:
     """The mapped files with code, by their paths. C libraries come last."""
-    found: dict[str, LoadedFile] = {}
+    by_path: dict[str, list[Mapping]] = {}
     for one in mappings:
-        if not one.is_file or one.path == program:
-            continue
-        of = [each for each in mappings if each.path == one.path]
-        if one.path not in found and any(each.is_executable for each in of):
-            found[one.path] = LoadedFile(
-                one.path, min(each.start - each.offset for each in of),
-                _openable(target, one), one.is_deleted,
-            )  # fmt: skip
+        if one.is_file and one.path != program:
+            by_path.setdefault(one.path, []).append(one)
+    found = {
+        path: LoadedFile(
+            path, min(one.start - one.offset for one in of), _openable(target, of[0]),
+            of[0].is_deleted,
+        )
+        for path, of in by_path.items()
+        if any(one.is_executable for one in of)
+    }  # fmt: skip
     is_libc = {path: bool(_LIBC.search(os.path.basename(path))) for path in found}
     return dict(sorted(found.items(), key=lambda one: is_libc[one[0]]))
 
@@ -157,7 +164,7 @@ def _openable(target: Target, mapping: Mapping) -> str:
     """A path that opens the mapped file, even if another file has its name now."""
     if not mapping.is_deleted:
         return target.path(mapping.path, mapping.inode)
-    return f"/proc/{target.pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+    return f"{target.folder}/map_files/{mapping.start:x}-{mapping.end:x}"
 
 
 def _file_at(listed: tuple[int, str], files: dict[str, LoadedFile]) -> LoadedFile:
@@ -304,6 +311,19 @@ def _static(program: LoadedFile, facts: _ElfFacts, inside: Inside, libc: str | N
     return Serving(
         name, entry.name if entry else None, None, _how(how), program.path, facts.build_id,
         evidence, runtime=_runtime(inside),
+    )  # fmt: skip
+
+
+def _is_valgrind(file: LoadedFile) -> bool:
+    return bool(_VALGRIND.match(os.path.basename(file.path)))
+
+
+def _of_valgrind(library: LoadedFile) -> Serving:
+    """The allocator of a program that runs under a tool of valgrind."""
+    return Serving(
+        VALGRIND, None, None, "preloaded", library.path, _ElfFacts(library.readable).build_id,
+        "The process runs under valgrind, which replaces malloc by "
+        f"{os.path.basename(library.path)}.",
     )  # fmt: skip
 
 

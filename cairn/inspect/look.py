@@ -32,6 +32,8 @@ def look(pid: int, seconds: float | None = None) -> Inspection:
     UsageError, NotPermitted or ProcessEnded (see `process`).
     """
     target = find(pid)
+    if seconds is not None:
+        target.check_readable()  # the user should not wait first
     growth = None if seconds is None else measure(target, seconds)
     environment = settings.read(target)
     smaps = mappings.read_smaps(target)

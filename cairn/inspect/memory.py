@@ -57,11 +57,11 @@ class ProcessMemory:
     """
 
     def __init__(self, target: Target) -> None:
+        self._folder = target.folder
         try:
-            self._file = os.open(f"/proc/{target.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(f"{self._folder}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise target.refused(error) from error
-        self._pid = target.pid
         self._pages: dict[int, bytes] = {}
 
     def __enter__(self) -> ProcessMemory:
@@ -111,7 +111,7 @@ class ProcessMemory:
         """
         count = own = present = 0
         try:
-            file = os.open(f"/proc/{self._pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(f"{self._folder}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         try:

@@ -11,7 +11,7 @@ import errno
 import os
 import pwd
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -47,10 +47,15 @@ class Target(Struct, frozen=True):
     """The prefix for paths of files as the process sees them. It is empty if the process has the
     same root folder and mounts as we have."""
 
+    @property
+    def folder(self) -> str:
+        """Its folder of /proc, or the one of a living thread if its first thread has ended."""
+        return _folder(self.pid)
+
     def read(self, name: str) -> bytes:
         """The content of a file in the process's folder of /proc."""
         try:
-            with open(f"/proc/{self.pid}/{name}", "rb") as file:
+            with open(f"{self.folder}/{name}", "rb") as file:
                 return file.read(_READ_MOST)
         except OSError as error:
             raise self.refused(error) from error
@@ -62,7 +67,14 @@ class Target(Struct, frozen=True):
     def link(self, name: str) -> str:
         """The target of a link in the process's folder of /proc."""
         try:
-            return os.readlink(f"/proc/{self.pid}/{name}")
+            return os.readlink(f"{self.folder}/{name}")
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def check_readable(self) -> None:
+        """Raises NotPermitted or ProcessEnded if the mappings of the process cannot be read."""
+        try:
+            os.close(os.open(f"{self.folder}/smaps", os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:
             raise self.refused(error) from error
 
@@ -75,7 +87,7 @@ class Target(Struct, frozen=True):
     def check(self) -> None:
         """Raises ProcessEnded if the process has ended, or if another one has its id now."""
         fields = _stat(self.pid)
-        if fields is None or fields[0] in "ZX" or int(fields[19]) != self.started_ticks:
+        if fields is None or _is_over(fields) or int(fields[19]) != self.started_ticks:
             raise ProcessEnded(self.pid)
 
     def path(self, path: str, inode: int | None = None) -> str:
@@ -113,7 +125,7 @@ def find(pid: int) -> Target:
         )
     if int(fields[6]) & _KERNEL_THREAD:
         raise UsageError(f"{pid} ({name}) is a thread of the kernel, which has no allocator")
-    if fields[0] in "ZX":
+    if _is_over(fields):
         parent = fields[1]
         raise UsageError(
             f"process {pid} ({name}) has ended, and its parent, process {parent}, has not asked "
@@ -163,8 +175,11 @@ def _user(uid: int) -> str:
         return f"user {uid}"
 
 
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the third on; None without such a process."""
+def _stat(pid: int | str) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third on; None without such a process.
+
+    With "PID/task/TID", they are those of a thread.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             content = os.fsdecode(file.read())
@@ -172,6 +187,26 @@ def _stat(pid: int) -> list[str] | None:
         return None
     # The second field is the name in parentheses, which may itself contain parentheses.
     return content.rpartition(") ")[2].split() if ") " in content else None
+
+
+def _is_over(fields: Sequence[str]) -> bool:
+    """Whether these fields of /proc/PID/stat are those of a process without living threads.
+
+    If only the first thread of a process has ended, its state is that of a zombie, too.
+    """
+    return fields[0] in "ZX" and int(fields[17]) <= 1
+
+
+def _folder(pid: int) -> str:
+    """As `Target.folder`."""
+    fields = _stat(pid)
+    if fields is not None and fields[0] in "ZX" and not _is_over(fields):
+        with contextlib.suppress(OSError):
+            for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
+                # The kernel does not list /proc/TID, but it has the files of the process there.
+                if (its := _stat(f"{pid}/task/{thread}")) is not None and its[0] not in "ZX":
+                    return f"/proc/{thread}"
+    return f"/proc/{pid}"
 
 
 def stat_of(target: Target) -> list[str]:
@@ -183,8 +218,12 @@ def stat_of(target: Target) -> list[str]:
 
 
 def _status(pid: int) -> dict[str, str]:
+    return _status_in(f"/proc/{pid}")
+
+
+def _status_in(folder: str) -> dict[str, str]:
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
+        with open(f"{folder}/status", "rb") as file:
             lines = os.fsdecode(file.read()).splitlines()
     except OSError:
         return {}
@@ -194,7 +233,7 @@ def _status(pid: int) -> dict[str, str]:
 
 def status_of(target: Target) -> dict[str, str]:
     """The fields of /proc/PID/status."""
-    found = _status(target.pid)
+    found = _status_in(target.folder)
     if not found:
         raise ProcessEnded(target.pid)
     return found
@@ -210,12 +249,13 @@ def _name(pid: int) -> str:
 
 def _root(pid: int) -> str:
     """The prefix for paths as the target sees them; see `Target.root`."""
+    folder = _folder(pid)
     try:
-        same_mounts = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
-        same_root = os.path.samefile(f"/proc/{pid}/root", "/proc/self/root")
+        same_mounts = os.readlink(f"{folder}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+        same_root = os.path.samefile(f"{folder}/root", "/proc/self/root")
     except OSError:
         return ""
-    return "" if same_mounts and same_root else f"/proc/{pid}/root"
+    return "" if same_mounts and same_root else f"{folder}/root"
 
 
 def _elsewhere(pid: int) -> str:
@@ -239,13 +279,20 @@ def _numbers() -> Iterator[int]:
 
 def inner_pid(target: Target) -> int | None:
     """The process's id in its own PID namespace; None if it is in ours."""
-    numbers = status_of(target).get("NSpid", "").split()
+    # In the status of another thread, the last number is that of the thread.
+    status = _status(target.pid)
+    if not status:
+        raise ProcessEnded(target.pid)
+    numbers = status.get("NSpid", "").split()
     return int(numbers[-1]) if len(numbers) > 1 else None
 
 
 def threads(target: Target) -> list[int]:
-    """The ids of its threads now."""
+    """The ids of its threads now. The first thread is not among them if it has ended."""
     try:
-        return sorted(int(name) for name in os.listdir(f"/proc/{target.pid}/task"))
+        found = sorted(int(name) for name in os.listdir(f"/proc/{target.pid}/task"))
     except OSError as error:
         raise target.refused(error) from error
+    if len(found) > 1 and target.folder != f"/proc/{target.pid}":
+        return [one for one in found if one != target.pid]
+    return found

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from cairn.binary import elf
 from cairn.inspect import clock, mappings
-from cairn.inspect.allocator import LoadedFile, ProgramFiles, examine
+from cairn.inspect.allocator import VALGRIND, LoadedFile, ProgramFiles, examine
 from cairn.inspect.in_program import InProgram
 from cairn.inspect.memory import ProcessMemory
 from cairn.inspect.perf_map import PerfMap
@@ -38,10 +38,13 @@ LOOK_S = 1.0
 ANONYMOUS = "//anon"
 """The path that the kernel gives to memory without a file. Just-in-time compilers put code into
 such memory."""
+_NAMED = ("[anon", "/memfd:", "/dev/zero")
+"""The beginnings of the paths of memory that has a name, although it has no file of a disk.
+Just-in-time compilers use it, too: .NET has "/memfd:doublemapper"."""
 _FORK, _SAMPLE, _MMAP2 = 7, 9, 10
-_PATH_AT = 64
-"""The offset of the path in a record of a mapping. After the path, the record ends with 16 bytes of
-times and numbers."""
+_START_AT, _OFFSET_AT, _PATH_AT = 8, 24, 64
+"""The offsets of address, file offset and path in a record of a mapping. After the path, the record
+ends with 16 bytes of times and numbers."""
 _AT = struct.Struct("<QIIQQQ")
 _WORD = struct.Struct("<Q")
 _CONTEXT_USER = (1 << 64) - 512
@@ -113,12 +116,24 @@ class _StackCounts(SampleCounts):
             self._is_bare = _AT.unpack_from(body)[3] >= self.bare_from_ns
             body = self._plain(body)
         if kind == _MMAP2 and body[_PATH_AT : _PATH_AT + 2] not in (b"//", b"[v"):
-            path = os.fsdecode(body[_PATH_AT : body.index(b"\0", _PATH_AT)])
-            body = body[:_PATH_AT] + os.fsencode(self.readable(path)) + b"\0" + body[-16:]
+            body = self._mapped(body)
         SampleCounts.add(self, kind, misc, body)
 
     def function_names(self) -> Names:
         return self.names
+
+    def _mapped(self, body: bytes) -> bytes:
+        """The record of a mapping with a path by which we can open the file."""
+        path = os.fsdecode(body[_PATH_AT : body.index(b"\0", _PATH_AT)])
+        head = body[:_PATH_AT]
+        if _is_anonymous(path):
+            # For anonymous memory, the address stands in place of the offset.
+            start = _WORD.unpack_from(body, _START_AT)[0]
+            head = head[:_OFFSET_AT] + _WORD.pack(start) + head[_OFFSET_AT + _WORD.size :]
+            path = ANONYMOUS
+        else:
+            path = self.readable(path)
+        return head + os.fsencode(path) + b"\0" + body[-16:]
 
     def _plain(self, body: bytes) -> bytes:
         """The sample in the form that `cpu_samples` reads.
@@ -243,18 +258,18 @@ def sample(pid: int, seconds: float, onlooker: Onlooker | None = None) -> Sample
         if memory is not None:
             memory.__exit__()
 
-    with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
-        return _sampled(target, program, maps, _Paths(target, program, folder), seconds, onlooker)
+    with tempfile.TemporaryDirectory(prefix="cairn-") as folder, PerfMap(target) as perf_map:
+        paths = _Paths(target, program, folder)
+        return _sampled(target, program, maps, paths, perf_map, seconds, onlooker)
 
 
 def _sampled(
     target: Target, program: ProgramFiles, maps: Sequence[mappings.Mapping], paths: _Paths,
-    seconds: float, onlooker: Onlooker | None,
+    perf_map: PerfMap, seconds: float, onlooker: Onlooker | None,
 ) -> Sampled:  # fmt: skip
     def nothing(why: str) -> Sampled:
         return Sampled(target, program, 0.0, None, None, why, (), 0, 0.0, 0.0, False)
 
-    perf_map = PerfMap(target)
     code, why = _code(paths, maps, program)
     if code is None:
         return nothing(why)
@@ -274,6 +289,7 @@ def _sampled(
         counts.scope = ticking.scope
         run = run_of(counts, probed=False)
         counts.scope = "processors"
+        perf_map.refresh()
         return Sampled(
             target, program, watch.length_s, ticking.scope, run, "",
             _named(counts.chains, perf_map, counts.names), ticking.unwatched, watch.cpu_ns,
@@ -388,6 +404,11 @@ def _cpu_ns(target: Target) -> float:
     return (int(fields[11]) + int(fields[12])) * 1e9 / os.sysconf("SC_CLK_TCK")
 
 
+def _is_anonymous(path: str) -> bool:
+    """Whether a mapping with this path has no file of a disk."""
+    return not path or path.startswith(_NAMED)
+
+
 class _Paths:
     """Paths by which we can open the mapped files. Each ends with the file's own name.
 
@@ -404,9 +425,11 @@ class _Paths:
     def of(self, mapping: mappings.Mapping) -> str:
         """A path that opens the mapped file; ANONYMOUS for a mapping without a file.
 
+        The program itself may be a file in memory ("/memfd:") that was executed.
+
         If the file was replaced and we may not read the old one, the path leads nowhere.
         """
-        if not mapping.path:
+        if _is_anonymous(mapping.path) and mapping.path != self._program:
             return ANONYMOUS
         if mapping.path not in self._known:
             self._known[mapping.path] = self._found(mapping)
@@ -415,9 +438,9 @@ class _Paths:
     def _found(self, mapping: mappings.Mapping) -> str:
         if not mapping.is_deleted:
             return self._target.path(mapping.path, mapping.inode)
-        old = f"/proc/{self._target.pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+        old = f"{self._target.folder}/map_files/{mapping.start:x}-{mapping.end:x}"
         if mapping.path == self._program:
-            old = f"/proc/{self._target.pid}/exe"
+            old = f"{self._target.folder}/exe"
         folder = os.path.join(self._folder, str(len(self._known)))
         link = os.path.join(folder, os.path.basename(mapping.path))
         try:
@@ -439,6 +462,8 @@ def _code(
 ) -> tuple[AllocatorCode | None, str]:
     """The code of the allocator, or None and the reason."""
     serving, owner = program.serving, program.owner
+    if serving.name == VALGRIND:
+        return None, "valgrind runs the program, and its times are not those of the program alone"
     if owner is None or serving.name == "not known":
         return None, "it is not known which allocator serves the process"
     if serving.how == "in the program" or program.is_static:
@@ -460,8 +485,9 @@ def _space(paths: _Paths, maps: Sequence[mappings.Mapping]) -> Space:
     for one in maps:
         if one.is_executable:
             # For anonymous memory, the kernel's records have the address in place of an offset.
-            offset = one.offset if one.path else one.start
-            space.put(one.start, one.end - one.start, offset, paths.of(one))
+            path = paths.of(one)
+            offset = one.start if path == ANONYMOUS else one.offset
+            space.put(one.start, one.end - one.start, offset, path)
     return space
 
 

@@ -27,6 +27,7 @@ from cairn.profile.hot_functions import SHOWN, hot_functions
 from cairn.profile.tables import kernel_lines
 from cairn.profile.tally import Profile
 from cairn.report import profile, profile_export, profile_tables
+from cairn.report.callers_table import unrecorded_note
 from cairn.report.formatting import command, printable
 from cairn.report.layout_table import TITLE as LAYOUT
 from cairn.report.prediction import sentences
@@ -116,7 +117,9 @@ def _topics(
             yield Topic(key, heading, tuple(items))
         if key != "memory":
             continue
-        allocating = callers.topic(found.stacks, stacks, stacks_notes)
+        unrecorded = unrecorded_note(found.processes, found.stacks)
+        unknown = (unrecorded, *stacks_notes) if unrecorded else stacks_notes
+        allocating = callers.topic(found.stacks, stacks, unknown)
         if allocating is not None:
             yield allocating
     rest = tuple(Sheet(table, title) for title, table in tables.items())

@@ -25,6 +25,9 @@ WAYS = {1: "sampled", 2: "exact"}
 NO_OBJECT, DEEPER, FIRST_OBJECT = 0, 1, 2
 """Values of `object` in a node. NO_OBJECT stands for generated code, and DEEPER for the callers
 that were not recorded. From FIRST_OBJECT on, the values are files."""
+OBJECTS_MOST = 1024
+"""The most loaded files that are told apart in a process. Code in any further one looks like
+generated code."""
 FRAMES_MOST = 128
 TEMPORARY = 8
 """A temporary block is freed by its thread after at most this many further allocations."""
@@ -81,6 +84,8 @@ class StacksFile(Struct, frozen=True, eq=False):
     """Build ID of each object in hexadecimal; "" if it has none."""
     name: str
     """The name of the file in its folder."""
+    begin_ns: int = 0
+    """`Process.begin_ns` of the same program image."""
 
 
 def head_type(order: str) -> np.dtype[np.void]:
@@ -213,6 +218,7 @@ def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | N
         paths=tuple(os.fsdecode(bytes(one["path"]).partition(b"\0")[0]) for one in objects),
         build_ids=tuple(bytes(one["id"][: int(one["id_bytes"])]).hex() for one in objects),
         name=path.name,
+        begin_ns=int(head["ns_begin"]),
     )
 
 

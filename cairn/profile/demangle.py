@@ -59,7 +59,7 @@ def plain(name: str) -> str:
 
     The name of a template also contains its return type, which is left out, too.
     """
-    if not name.endswith((")", "const")):
+    if not name.endswith((")", ") const")):
         return name
     end = name.rfind(")")
     depth = 0

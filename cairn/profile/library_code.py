@@ -48,4 +48,7 @@ _LOADER = frozenset(("malloc", "calloc", "realloc", "free"))
 def is_library_code(function: str) -> bool:
     """Whether the function allocates for its caller. `function` is a name with its parameters."""
     name = plain(function)
-    return name in _LOADER or bool(_CXX.match(name) or _RUST.match(name))
+    # A name of Rust has no parameters. So a name that loses some is one of C++, which may have a
+    # namespace of its own that is called "alloc".
+    is_rust = name == function and _RUST.match(name)
+    return name in _LOADER or bool(_CXX.match(name) or is_rust)

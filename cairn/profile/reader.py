@@ -642,6 +642,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
     number = {
         name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
     }
+    asked = int(tally.asked.sum() + tally.late_asked.sum())
     counted, usable, requested = bool(number["live_way"]), None, None
     if counted:
         usable = live.counted_usable(number["live_peak_usable"], number["live_granted"])
@@ -649,7 +650,6 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
             number[f"live_noted_{name}"] for name in ("usable", "bytes", "error")
         )
         # A child of a fork has the live blocks of its parent, and did not request them.
-        asked = int(tally.asked.sum() + tally.late_asked.sum())
         most = usable.high if number["forked"] else asked
         requested = live.counted_requested(usable, noted, bytes_, error, most)
     else:
@@ -674,6 +674,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         begin_ns=number["ns_begin"],
         end_ns=number["ns_last"],
         ended_unix_ns=ended_unix_ns,
+        asked_bytes=None if tally.failed.any() else asked,
         threads=number["threads_started"],
         threads_most=number["threads_most"],
         threads_lost=number["threads_lost"],

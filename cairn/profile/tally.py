@@ -460,9 +460,15 @@ class Process(Struct, frozen=True):
     """The most bytes that the allocator had from the kernel at a recorded moment."""
     shrunk_bytes: int = 0
     """The bytes by which `brk` shrank the heap, or less: see `held_memory.shrunk_bytes`."""
+    grown_bytes: int | None = None
+    """In the profile of a window: the growth of the resident set within it, or more. None if the
+    whole life of the process was counted."""
     locks: tuple[LockCount, ...] = ()
     ended_unix_ns: int = 0
     """`end_ns` as nanoseconds since 1970 (Unix time); 0 if it is not known."""
+    asked_bytes: int | None = 0
+    """The bytes that its calls requested in its whole life. None if a call failed, because the
+    bytes of that call are among them, and their number is not known."""
 
     @property
     def peak_live_bytes(self) -> int:

@@ -8,6 +8,7 @@ window.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -38,6 +39,7 @@ from cairn.profile.tally import (
 _TRIES = 5
 """The most attempts to read a file. A file looks damaged if its process extends it during the
 read."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(Struct, frozen=True):
@@ -46,12 +48,15 @@ class Usage(Struct, frozen=True):
     cpu_ns: int = 0
     minor_faults: int = 0
     major_faults: int = 0
+    resident_bytes: int = 0
+    """The resident set, with pages of files and those of the probe; 0 if the process has ended."""
 
     def __sub__(self, other: Usage) -> Usage:
         return Usage(
             max(0, self.cpu_ns - other.cpu_ns),
             max(0, self.minor_faults - other.minor_faults),
             max(0, self.major_faults - other.major_faults),
+            max(0, self.resident_bytes - other.resident_bytes),
         )
 
 
@@ -184,9 +189,8 @@ def _windowed(
             cpu_ns=used.cpu_ns,
             minor_faults=used.minor_faults,
             major_faults=used.major_faults,
-            peak_resident_bytes=max(
-                filter(None, (moment.resident_bytes for moment in moments)), default=None
-            ),
+            peak_resident_bytes=_resident(moments),
+            grown_bytes=_grown_bytes(found, moments, now, begin),
         )
         lived_ns = process.end_ns - process.begin_ns
         # The file has the life times of threads only up to its last moment, which is before the end
@@ -195,6 +199,36 @@ def _windowed(
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
         )
+
+
+def _resident(moments: Sequence[Moment]) -> int | None:
+    """The largest resident set at these moments; None if it is not known."""
+    return max(filter(None, (moment.resident_bytes for moment in moments)), default=None)
+
+
+def _grown_bytes(
+    found: ProcessProfile, moments: Sequence[Moment], now: Usage | None, begin: Snapshot
+) -> int:
+    """The growth of the resident set of a process in the window, or more.
+
+    Pages that were resident before the window cause no page fault in it. Both the kernel and the
+    moments of the file show the growth, and the larger number counts: the moments may be rare, and
+    the kernel was asked only at both ends of the window. If neither is known, it is the largest
+    resident set in the life of the process.
+
+    moments: those in the window. now: the kernel's counts; None if the process has ended.
+    """
+    process = found.process
+    most = _resident(moments)
+    if most is None and now is None:
+        return process.peak_resident_bytes or 0
+    earlier = [one for one in found.moments if process.begin_ns + one.ns < begin.at_ns]
+    before = (earlier[-1].resident_bytes or 0) if earlier else 0
+    # An image that began in the window had no memory before. The kernel counts its predecessor.
+    is_new = process.begin_ns >= begin.at_ns
+    at_begin = Usage() if is_new else begin.usage.get(process.pid, Usage())
+    by_kernel = (now - at_begin).resident_bytes if now is not None else 0
+    return max(by_kernel, (most or 0) - before)
 
 
 def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak | None) -> Process:
@@ -274,6 +308,6 @@ def _usage(process: Process) -> Usage | None:
         # ~pid << 3 | 2 is the id of the process's CPU clock, as clock_getcpuclockid(3) computes it.
         cpu_ns = time.clock_gettime_ns(~process.pid << 3 | 2)
         fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return Usage(cpu_ns, int(fields[7]), int(fields[9]))
+        return Usage(cpu_ns, int(fields[7]), int(fields[9]), int(fields[21]) * _PAGE_BYTES)
     except (OSError, IndexError, ValueError):
         return None

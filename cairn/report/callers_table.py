@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from cairn import units
-from cairn.profile.call_stacks import FRAMES_MOST, TEMPORARY, StacksFile
-from cairn.profile.callers import Branch, Frame, Stack, Sum, functions, total, tree
+from cairn.profile.call_stacks import FRAMES_MOST, OBJECTS_MOST, TEMPORARY, StacksFile
+from cairn.profile.callers import Branch, Frame, Stack, Sum, functions, interval, total, tree
 from cairn.profile.demangle import plain, without_arguments
+from cairn.profile.tally import Process
 from cairn.report.formatting import printable, shortened
 from cairn.report.profile_numbers import percent
 from cairn.report.tables import Cell, Table
@@ -22,6 +23,14 @@ _SMALLEST = 0.01
 """The tree leaves out a branch that allocates less than this share of all bytes."""
 _LINES = 60
 """The most lines of the tree."""
+_NAMED = 3
+"""The most processes that a sentence names."""
+_FAR_Z = 5.0
+"""The quantile of an interval that holds the true value in all but one of a million cases."""
+_OTHER, _OTHER_BYTES = 1.05, 64 << 10
+"""The requested bytes of a process may be more than those of its stacks by this factor and by this
+number of bytes. So a few allocations without stacks, such as those of ending threads, cause no
+warning."""
 
 
 def callers_table(found: Sequence[Stack]) -> Table:
@@ -171,11 +180,17 @@ def callers_notes(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[s
         stacks = units.counted(no_room, "allocation")
         notes.append(
             f"▲ There was no room for further stacks: {stacks} {_is(no_room)} in the row "
-            "(no room). Use --stacks-every with more bytes."
+            "(no room). Use --stacks-every with more bytes. That does not help a process that has "
+            "changed its user or its root folder, because its file of stacks cannot grow any more."
         )
     if unread:
         stacks = units.counted(unread, "recorded allocation")
         notes.append(f"▲ The stack of {stacks} could not be read: see the row (unknown).")
+    if any(len(file.paths) >= OBJECTS_MOST for file in files):
+        notes.append(
+            f"▲ A process loaded {units.count(OBJECTS_MOST)} files or more: functions of all "
+            "further ones are in the row (generated code)."
+        )
     if not samples:
         return notes
     if all(file.way == "exact" for file in files):
@@ -198,6 +213,42 @@ def callers_notes(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[s
     if any(stack.frames[0].function == "(further callers)" for stack in found):
         notes.append(f"Of deeper stacks, the innermost {FRAMES_MOST} functions were recorded.")
     return notes
+
+
+def unrecorded_note(processes: Sequence[Process], files: Sequence[StacksFile]) -> str:
+    """A warning about the processes whose stacks were not recorded, or only a part of them.
+
+    It is empty if there are none, or if no process recorded any stacks.
+    """
+    if not files:
+        return ""
+    by_image = {(file.pid, file.begin_ns): file for file in files}
+    found = [one for one in processes if _is_partial(one, by_image.get((one.pid, one.begin_ns)))]
+    if not found:
+        return ""
+    named = ", ".join(
+        f"{printable(os.path.basename(one.program))} ({one.pid})" for one in found[:_NAMED]
+    )
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    count = units.counted(len(found), "process", "processes")
+    return (
+        f"▲ The stacks of {count} were not recorded, or only a part of them: {named}{more}. "
+        "Stacks are lost if a process changes its user or its root folder, or installs a filter of "
+        "system calls."
+    )
+
+
+def _is_partial(process: Process, file: StacksFile | None) -> bool:
+    """Whether the process requested more bytes than its stacks can stand for."""
+    if file is None:
+        return process.asked_bytes != 0
+    if file.problem or process.asked_bytes is None:
+        return False
+    sums = file.sites["allocated"]
+    size, variance = float(sums["bytes"].sum()), float(sums["bytes_variance"].sum())
+    heaviest = float(file.every) if file.way == "sampled" else 0.0
+    _, most = interval(size, variance, heaviest, _FAR_Z)
+    return process.asked_bytes > _OTHER * most + _OTHER_BYTES
 
 
 def _is(number: int) -> str:

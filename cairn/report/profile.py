@@ -13,7 +13,12 @@ from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.estimates import cpu_ns, whole_cpu_ns
 from cairn.profile.tally import Profile, lasting, one_or_more
 from cairn.report import sparkline
-from cairn.report.callers_table import callers_notes, callers_table, callers_tree
+from cairn.report.callers_table import (
+    callers_notes,
+    callers_table,
+    callers_tree,
+    unrecorded_note,
+)
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.pinned_table import pinned_answer, pinned_notes, pinned_table
 from cairn.report.profile_answer import answer
@@ -81,8 +86,12 @@ def _callers(
     screen: Screen, profile: Profile, stacks: Sequence[Stack], view: View, tree: bool
 ) -> None:
     """Adds the functions that allocate, if call stacks were recorded."""
-    if stacks:
+    unrecorded = unrecorded_note(profile.processes, profile.stacks)
+    if stacks or unrecorded:
         screen.line()
+    if unrecorded:
+        screen.line(unrecorded, "yellow", indent=2)
+    if stacks:
         screen.table(callers_table(stacks))
     if tree and stacks:
         screen.line()

@@ -153,6 +153,7 @@ def stack_rows(stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
 def _rows(table: str, stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
     for frame, sums in functions(stacks):
         place = f" at {frame.file}:{frame.line}" if frame.line else ""
+        name = f"{frame.function}{place} in {frame.library}"
         parts = (
             *(("allocated", sums.allocated), ("at the peak", sums.peak)),
             *(("at the end", sums.live), ("temporary", sums.temporary)),
@@ -164,7 +165,7 @@ def _rows(table: str, stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
             ):
                 yield {
                     "table": table,
-                    "name": f"{frame.function}{place} in {frame.library}",
+                    "name": name,
                     "group": group,
                     "timed": sums.samples,
                     "unit": unit,
@@ -172,6 +173,16 @@ def _rows(table: str, stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
                     "value_low": ends[0],
                     "value_high": ends[1],
                 }
+        # As in JSON, these two numbers have no interval.
+        for group, value in (("freed", sums.freed), ("freed elsewhere", sums.freed_elsewhere)):
+            yield {
+                "table": table,
+                "name": name,
+                "group": group,
+                "timed": sums.samples,
+                "unit": "blocks",
+                "value": value,
+            }
 
 
 def _sums(sums: Sums) -> dict[str, Any]:

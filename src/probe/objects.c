@@ -123,7 +123,7 @@ static void read_build_id(struct peek *peek, struct object *object)
                 return;
             uintptr_t name = at + sizeof note;
             uintptr_t id = name + ((note.n_namesz + 3U) & ~3U);
-            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz >= 8 &&
+            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz != 0 &&
                 note.n_descsz <= sizeof object->about.id &&
                 peek_at(peek, id, object->about.id, note.n_descsz)) {
                 object->about.id_bytes = note.n_descsz;
@@ -144,20 +144,22 @@ static void read_path(struct peek *peek, const char *path, struct object *object
 }
 
 /* Returns the first bytes of an object's identity. They can be read, because a frame of the calling
- * thread lies in the object, so that it cannot be unloaded meanwhile. */
-static uint64_t beginning_of(const void *id_at)
+ * thread lies in the object, so that it cannot be unloaded meanwhile. A build id may be shorter. */
+static uint64_t beginning_of(const struct object *object)
 {
     uint64_t beginning = 0;
-    if (id_at != NULL)
-        memcpy(&beginning, id_at, sizeof beginning);
+    size_t bytes = object->about.id_bytes;
+    if (bytes == 0 || bytes > sizeof beginning)
+        bytes = sizeof beginning;
+    if (object->id_at != NULL)
+        memcpy(&beginning, object->id_at, bytes);
     return beginning;
 }
 
 static bool is_same(const struct object *object, const struct place *place)
 {
     return object->start == (uintptr_t)place->start && object->end == (uintptr_t)place->end &&
-           object->table == (uintptr_t)place->table &&
-           beginning_of(object->id_at) == object->id_beginning;
+           object->table == (uintptr_t)place->table && beginning_of(object) == object->id_beginning;
 }
 
 static uint32_t slot_of(const struct place *place)
@@ -194,7 +196,7 @@ static uint32_t add(struct peek *peek, const struct search *search)
      * functions, which seldom is the same in two files. */
     if (object->id_at == NULL && object->table != 0)
         object->id_at = (const void *)object->table;
-    object->id_beginning = beginning_of(object->id_at);
+    object->id_beginning = beginning_of(object);
     uint32_t slot = slot_of(&search->place);
     while (atomic_load_explicit(&slots[slot], memory_order_relaxed) != 0)
         slot = (slot + 1) % (1 << SLOTS_SHIFT);

@@ -137,7 +137,7 @@ struct call_stacks_object {
     uint64_t start; /* first address of its code and data */
     uint64_t base;  /* address in memory - address in the file's symbol table */
     uint32_t unused;
-    uint32_t id_bytes;                 /* length of `id`; 0: the file has no build id */
+    uint32_t id_bytes;                 /* length of `id`; 0: it has none, or a longer one */
     uint8_t id[CALL_STACKS_ID_BYTES];  /* build id */
     char path[CALL_STACKS_PATH_BYTES]; /* "" is the program itself */
     uint64_t unused_at_end;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -150,3 +151,40 @@ def test_survivors_are_named_in_the_report(
     assert all(re.search(rf"pins_{number} .* B", told) for number in range(5))
     head = result.err.index("who keeps memory")
     assert all(len(line) <= 80 for line in result.err[head:].splitlines())
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        *("nofile", "prctl"),
+        *(
+            pytest.param(
+                right,
+                marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give it up"),
+            )
+            for right in ("setuid", "chroot")
+        ),
+    ],
+)
+def test_processes_without_stacks_are_named_above_the_table(
+    cairn: Any, compiled: Callable[..., Path], tmp_path: Path, right: str
+) -> None:
+    """Once, the workers of a server that gives up its rights were missing without a word."""
+    out, page = tmp_path / "out.json", tmp_path / "page.html"
+    rights = compiled("probe_rights.c")
+    result = cairn(
+        *("profile", "--runs", 1, "--stacks", "--json", out, "--", rights, right, 2, "sweep")
+    )
+    assert result.code == 0, result.err
+    told = " ".join(result.err.split())
+    parent, *children = (one["pid"] for one in json.loads(out.read_text())["processes"])
+    assert "▲ The stacks of 2 processes were not recorded, or only a part of them: " in told
+    for child in children:
+        assert f"probe_rights ({child})" in told
+    assert f"probe_rights ({parent})" not in told
+    assert told.index("The stacks of 2 processes") < told.index("who allocates")
+    result = cairn("profile", "--runs", 1, "--stacks", "-o", page, "--", rights, right, 2, "sweep")
+    assert result.code == 0, result.err
+    assert "The stacks of 2\u00a0processes" in page.read_text().replace(
+        "2 processes", "2\u00a0processes"
+    )

@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support import known_stacks
 from support.probing import Probed
 from support.protobuf import fields
 
+from cairn.binary.build_ids import FilesByBuildId
 from cairn.errors import CairnError
 from cairn.profile.call_stacks import head_type, stacks_of, table_types
 from cairn.profile.callers import (
@@ -35,7 +38,12 @@ from cairn.profile.callers import (
 from cairn.profile.demangle import demangled, plain, without_arguments
 from cairn.profile.function_names import Names
 from cairn.report import stack_forms
-from cairn.report.callers_table import callers_table, callers_tree
+from cairn.report.callers_table import (
+    callers_notes,
+    callers_table,
+    callers_tree,
+    unrecorded_note,
+)
 from cairn.report.fit import fit
 from cairn.report.flame_graph import flame_graph
 
@@ -292,6 +300,85 @@ def test_rules_that_compilers_seldom_write_are_read(probed: Probed, compiled: Co
         assert ["main", f"with_{rule}", "allocates"] in ends
 
 
+@pytest.mark.parametrize("size", [1, 3, 8, 20, 32, 33, 64])
+def test_functions_are_named_whatever_the_length_of_the_build_id(
+    probed: Probed, compiled: Compiled, size: int
+) -> None:
+    """Once, none was named if the ID had less than 8 bytes, or more than 32."""
+    build_id = bytes(range(1, size + 1)).hex()
+    program = compiled("known_stacks.c", *FLAGS, f"-Wl,--build-id=0x{build_id}")
+    probed(program, 4, CAIRN_PROBE_STACKS="exact")
+    assert {f"known_{number}" for number in range(known_stacks.FUNCTIONS)} <= set(sums_of(probed))
+    (file,) = probed.profile.stacks
+    assert file.build_ids[file.paths.index("")] == (build_id if size <= 32 else "")
+    files = FilesByBuildId(at_ns=time.time_ns())
+    assert not files.is_other(str(program), file.build_ids[file.paths.index("")])
+
+
+# --- what is missing ------------------------------------------------------------------------------
+
+
+def test_a_process_with_all_stacks_is_not_named_as_one_without(
+    probed: Probed, compiled: Compiled
+) -> None:
+    program = compiled("stacks_storm.c", *FLAGS, "-D_GNU_SOURCE", "-ldl")
+    plugin = compiled("stacks_plugin.c", "-O2", "-fno-builtin", "-shared", "-fPIC")
+    for way in ("exact", "sampled"):
+        for what, count in (("fork", 8), ("threads", 80), ("signals", 400)):
+            probed(program, what, count, plugin, CAIRN_PROBE_STACKS=way)
+            assert unrecorded_note(probed.profile.processes, probed.profile.stacks) == ""
+    probed(compiled("known_stacks.c", *FLAGS), 4000, CAIRN_PROBE_STACKS="exact")
+    (process,), (file,) = probed.profile.processes, probed.profile.stacks
+    assert process.asked_bytes is not None
+    recorded = float(file.sites["allocated"]["bytes"].sum())
+    assert abs(process.asked_bytes - recorded) < 0.01 * recorded
+
+
+def test_processes_without_stacks_are_named(probed: Probed, compiled: Compiled) -> None:
+    """Once, they were missing without a word."""
+    probed(compiled("known_stacks.c", *FLAGS), 400, CAIRN_PROBE_STACKS="sampled")
+    (process,), files = probed.profile.processes, probed.profile.stacks
+    others = [
+        replace(process, pid=number, program="/bin/worker", asked_bytes=1) for number in range(5)
+    ]
+    told = unrecorded_note([process, others[3]], files)
+    assert told.startswith(
+        "▲ The stacks of 1 process were not recorded, or only a part of them: worker (3). "
+    )
+    told = unrecorded_note([process, *others], files)
+    assert "5 processes" in told and "worker (0), worker (1), worker (2) and 2 more. " in told
+    assert unrecorded_note([process, replace(others[0], asked_bytes=0)], files) == ""
+    # Without --stacks, there are no files.
+    assert unrecorded_note([process, *others], ()) == ""
+    assert process.asked_bytes is not None
+    more = replace(process, asked_bytes=2 * process.asked_bytes)
+    assert f"known_stacks-O2-pthread-fno-builtin ({process.pid})" in unrecorded_note([more], files)
+
+
+@pytest.mark.parametrize("way", ["exact", "sampled"])
+def test_a_process_that_filters_its_system_calls_is_named(
+    probed: Probed, compiled: Compiled, way: str
+) -> None:
+    probed(compiled("probe_rights.c"), "prctl", 1, CAIRN_PROBE_STACKS=way)
+    profile = probed.profile
+    (child,) = [one for one in profile.processes if one.pid != profile.processes[0].pid]
+    told = unrecorded_note(profile.processes, profile.stacks)
+    assert (
+        f"1 process were not recorded, or only a part of them: probe_rights ({child.pid})" in told
+    )
+
+
+def test_notes_say_why_stacks_are_missing(probed: Probed, compiled: Compiled) -> None:
+    probed(compiled("known_stacks.c", *FLAGS), 4, CAIRN_PROBE_STACKS="exact")
+    (file,) = probed.profile.stacks
+    assert not any(note.startswith("▲") for note in callers_notes([file], found(probed)))
+    full = replace(file, paths=("/lib/some.so",) * 1024, without_room=3)
+    room, objects = (one for one in callers_notes([full], found(probed)) if one.startswith("▲"))
+    assert "3 allocations are in the row (no room)" in room
+    assert "changed its user or its root folder" in room
+    assert "1,024 files or more" in objects and "(generated code)" in objects
+
+
 # --- damaged files --------------------------------------------------------------------------------
 
 
@@ -388,6 +475,7 @@ def test_an_interval_is_that_of_a_poisson_number() -> None:
     ("symbol", "full", "short", "shortest"),
     [
         ("main", "main", "main", "main"),
+        ("is_const", "is_const", "is_const", "is_const"),
         ("_Znwm", "operator new(unsigned long)", "operator new", "operator new"),
         ("_Z4growILi16EEvv", "void grow<16>()", "grow<16>", "grow<…>"),
         ("_ZN6Parser4nodeEi", "Parser::node(int)", "Parser::node", "Parser::node"),
@@ -434,6 +522,20 @@ def test_collapsed_stacks_have_a_line_each() -> None:
     assert lines[1] == "main;parse;node 4000000"
     assert lines[2] == "main;read?line;operator new(unsigned long) 2000000"
     assert len(lines) == 4
+
+
+def test_csv_has_freed_blocks_as_json_has_them(probed: Probed, compiled: Compiled) -> None:
+    probed(compiled("known_stacks.c", *FLAGS), 40, CAIRN_PROBE_STACKS="exact")
+    rows = list(stack_forms.stack_rows(found(probed)))
+    document = stack_forms.stacks_document(probed.profile.stacks, found(probed))
+    assert document is not None
+    for one in document["functions"]:
+        name = f"{one['function']} in {one['library']}"
+        values = {row["group"]: row["value"] for row in rows
+                  if row["name"] == name and row["unit"] == "blocks"}  # fmt: skip
+        assert values["freed"] == one["freed_blocks"]
+        assert values["freed elsewhere"] == one["freed_elsewhere_blocks"]
+    assert sum(one["freed_blocks"] for one in document["functions"]) > 0
 
 
 def test_speedscope_gets_a_profile_for_each_kind_of_number() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import platform
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,12 +26,15 @@ from support.preloadable_path import carried
 from cairn import native
 from cairn.binary import elf
 from cairn.errors import UsageError
-from cairn.inspect import glibc_heap, growth, memory, process
+from cairn.inspect import allocator, glibc_heap, growth, mappings, memory, process
+from cairn.inspect import look as looking
 from cairn.inspect.advice import advice
 from cairn.inspect.facts import Inspection
 from cairn.inspect.look import look
+from cairn.inspect.mappings import Mapping
 from cairn.inspect.memory import Pages, ProcessMemory
 from cairn.inspect.process import NotPermitted, ProcessEnded, find
+from cairn.inspect.sampled import sample
 from cairn.report import inspection
 
 GLIBC = pytest.mark.skipif(elf.native()[2], reason="the C library here is musl")
@@ -241,6 +246,58 @@ def test_musl_is_known(tmp_path: Path, flag: str) -> None:
     assert found.allocator.name == "musl"
     assert found.process.is_static is (flag == "-static")
     assert found.heap is None and "musl" in found.heap_why_not
+
+
+def test_each_mapping_is_looked_at_once(program: Path) -> None:
+    """Once, a process with 30,000 mapped files was looked at for minutes."""
+
+    class Counted(tuple[Mapping, ...]):
+        turns = 0
+
+        def __iter__(self) -> Iterator[Mapping]:
+            type(self).turns += 1
+            return super().__iter__()
+
+    with started(program, "idle") as one:
+        target = find(one.pid)
+        maps = mappings.read_maps(target)
+        found = allocator._mapped_files(target, Counted(maps), str(program))
+    assert Counted.turns == 1
+    paths = list(found)
+    assert re.search(r"libc\.|ld-musl", paths[-1]), paths
+    for path, file in found.items():
+        of = [mapping for mapping in maps if mapping.path == path]
+        assert any(mapping.is_executable for mapping in of)
+        assert file.base == min(mapping.start - mapping.offset for mapping in of)
+
+
+VALGRIND = shutil.which("valgrind")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the name is that on x86-64")
+def test_a_library_with_which_valgrind_replaces_malloc_is_known(
+    program: Path, tmp_path: Path
+) -> None:
+    library = tmp_path / "vgpreload_dhat-amd64-linux.so"
+    shutil.copy(native.allocator(), library)
+    with started(program, "idle", LD_PRELOAD=str(library)) as one:
+        found = look(one.pid)
+    assert (found.allocator.name, found.allocator.path) == ("valgrind's replacement", str(library))
+    assert found.heap is None and found.heap_why_not.startswith("Live memory is not known")
+
+
+@pytest.mark.skipif(VALGRIND is None, reason="there is no valgrind here")
+@pytest.mark.parametrize("tool", ["memcheck", "dhat"])
+def test_valgrind_is_told_from_the_c_library(program: Path, tmp_path: Path, tool: str) -> None:
+    """Once, the answer was glibc, whose arenas were empty."""
+    options = (f"--tool={tool}", "-q", f"--log-file={tmp_path / 'log'}")
+    options += (f"--dhat-out-file={tmp_path / 'out'}",) if tool == "dhat" else ()
+    with started(VALGRIND, *options, program, "live") as one:
+        found, share = look(one.pid), sample(one.pid, 0.1)
+    told = " ".join(inspection.answer(found))
+    assert "is valgrind's replacement, a preloaded library: " in told
+    assert f"vgpreload_{tool}-" in told and "Live memory is not known" in told
+    assert share.run is None and "valgrind runs the program" in share.why_not
 
 
 # --- free memory that is resident ---
@@ -492,6 +549,52 @@ def test_a_process_of_another_user_needs_rights(cairn, program: Path) -> None:
         pytest.skip("another user cannot load the package here")
     assert done.stdout.startswith(NotPermitted.__name__), done
     assert "belongs to root" in done.stdout and "as root (sudo)" in done.stdout
+
+
+def test_a_process_that_may_not_be_read_is_not_watched_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once, the refusal came after the whole time of --for."""
+    opened = os.open
+
+    def refusing(path: str, *rest: int) -> int:
+        if path.endswith("/smaps"):
+            raise PermissionError(errno.EACCES, "not permitted")
+        return opened(path, *rest)
+
+    def watched(*_: object) -> None:
+        raise AssertionError("the process was watched")
+
+    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr(looking, "measure", watched)
+    with pytest.raises(NotPermitted):
+        look(os.getpid(), 60.0)
+
+
+def test_a_process_whose_first_thread_has_ended_is_inspected(
+    compiled: Callable[..., Path],
+) -> None:
+    """Once, it was called a zombie."""
+    with started(compiled("first_thread_ends.c", "-O2", "-pthread")) as one:
+        while "Z" not in states(one.pid):
+            time.sleep(0.001)
+        found = look(one.pid, 0.1)
+        target = find(one.pid)
+        target.check()
+        assert one.pid not in process.threads(target)
+        one.process.kill()
+        # The killed process is a zombie until it is waited for.
+        while int(process.stat_of(target)[17]) > 1:
+            time.sleep(0.001)
+        with pytest.raises(UsageError, match="it is a zombie"):
+            find(one.pid)
+        with pytest.raises(ProcessEnded):
+            target.check()
+    assert found.process.threads == 1
+    assert found.allocator.name != "not known"
+    assert found.process.program.endswith("-pthread")
+    assert found.sum_of("anonymous", "heap").resident > 0
+    assert found.growth is not None and found.growth.begin > 0
 
 
 def test_an_own_process_that_the_kernel_protects_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

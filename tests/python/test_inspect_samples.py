@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import platform
 import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.inspected import started
 
 from cairn.binary import elf
-from cairn.inspect import clock, sampled
+from cairn.inspect import clock, mappings, perf_map, process, sampled
+from cairn.inspect.allocator import examine
 from cairn.inspect.in_program import InProgram
 from cairn.inspect.perf_map import CODE, PerfMap
 from cairn.inspect.process import Target
 from cairn.inspect.sampled import Sampled, sample
 from cairn.profile.address_space import Space
-from cairn.profile.code_owners import Owner
+from cairn.profile.code_owners import AllocatorCode, Owner
 from cairn.profile.unwind import Unwinder
 
 SECONDS = 0.3
@@ -133,16 +136,150 @@ def test_the_functions_of_an_allocator_are_told_from_those_of_the_program(
     assert InProgram.of_file(program, program, "an allocator of the program") is None
 
 
+def perf_map_of(folder: Path, text: str | None = None) -> PerfMap:
+    """The map of this process, whose file has this text. The folder stands for the root folder."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    if text is not None:
+        (folder / "tmp" / f"perf-{os.getpid()}.map").write_text(text)
+    return PerfMap(Target(os.getpid(), "me", 1, str(folder)))
+
+
 def test_a_map_for_perf_names_functions_by_address(tmp_path: Path) -> None:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    (folder / f"perf-{os.getpid()}.map").write_text(
-        "7f0000001000 20 Lfoo;::bar(I)V\nno function\n7f0000001020 10 baz\n"
-    )
-    functions = PerfMap(Target(os.getpid(), "me", 1, str(tmp_path)))
+    text = "7f0000001000 20 Lfoo;::bar(I)V\nno function\n7f0000001020 10 baz\n"
+    functions = perf_map_of(tmp_path, text)
+    functions.refresh()
     assert functions.name(0x7F0000001000) == functions.name(0x7F000000101F) == "Lfoo;::bar(I)V"
     assert functions.name(0x7F0000001025) == "baz"
     assert functions.name(0x7F0000001030) == functions.name(0x1000) == CODE
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        # Once, the longer of two functions at one address gave the name.
+        ("1000 200 old\n1000 80 new\n", {0x1010: "new", 0x1090: "old", 0x1200: CODE}),
+        # Once, a small old function hid the rest of the larger one that took its place.
+        ("1100 20 old\n1000 400 new\n", {0x1110: "new", 0x1200: "new", 0x1000: "new"}),
+        ("1000 400 old\n1100 20 new\n", {0x10FF: "old", 0x1110: "new", 0x1120: "old"}),
+        ("1000 0 empty\n1000 10 full\n", {0x1000: "full"}),
+    ],
+)
+def test_the_last_function_at_an_address_gives_the_name(
+    tmp_path: Path, text: str, names: dict[int, str]
+) -> None:
+    functions = perf_map_of(tmp_path, text)
+    functions.refresh()
+    assert {address: functions.name(address) for address in names} == names
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_functions_that_overlap_are_named_like_one_by_one(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    made = [(chance.randrange(500), chance.randrange(-2, 80), f"f{n}") for n in range(100)]
+    functions = perf_map_of(tmp_path, "".join(f"{a:x} {n:x} {name}\n" for a, n, name in made))
+    functions.refresh()
+    for address in range(600):
+        there = [name for start, size, name in made if start <= address < start + size]
+        assert functions.name(address) == (there[-1] if there else CODE)
+
+
+def test_functions_that_are_compiled_later_are_named(tmp_path: Path) -> None:
+    """Once, the map was read before the sampling."""
+    with perf_map_of(tmp_path) as functions:
+        functions.refresh()
+        assert functions.name(0x1000) == CODE
+        perf_map_of(tmp_path, "1000 10 first\n")
+        functions.refresh()
+        assert functions.name(0x1000) == "first"
+        path = tmp_path / "tmp" / f"perf-{os.getpid()}.map"
+        with path.open("a") as file:
+            file.write("2000 10 second\n3000 10 thi")
+        path.unlink()  # the open file stays readable
+        functions.refresh()
+        assert functions.name(0x2000) == "second"
+        assert functions.name(0x3000) == CODE, "its line has no end yet"
+
+
+def test_of_a_large_map_the_newest_functions_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(perf_map, "_BYTES_MOST", 1000)
+    functions = perf_map_of(tmp_path, "".join(f"{n:x}000 10 f{n}\n" for n in range(1, 500)))
+    functions.refresh()
+    assert functions.name(499 << 12) == "f499"
+    assert functions.name(1 << 12) == CODE
+
+
+NAMED_MEMORY = ["/memfd:doublemapper", "[anon:jit]", "[anon_shmem:jit]", "/dev/zero", ""]
+"""Names of memory into which just-in-time compilers put code, as /proc/PID/maps shows them."""
+
+
+@pytest.mark.parametrize("path", NAMED_MEMORY)
+def test_code_in_memory_with_a_name_is_known_by_its_address(
+    compiled: Callable[..., Path], path: str
+) -> None:
+    one = mappings.Mapping(0x7000, 0x9000, False, True, True, 0x3000, path)
+    with started(compiled("inspected.c", "-O2", "-pthread"), "idle") as running:
+        target = process.find(running.pid)
+        program = examine(target, mappings.read_maps(target), "", None)
+    space = sampled._space(sampled._Paths(target, program, ""), [one])
+    assert space.place(0x7010) == (sampled.ANONYMOUS, 0x7010)
+
+
+def test_a_program_that_was_executed_from_memory_is_a_file(compiled: Callable[..., Path]) -> None:
+    with started(compiled("inspected.c", "-O2", "-pthread"), "idle") as running:
+        target = process.find(running.pid)
+        program = examine(target, mappings.read_maps(target), "", None)
+    itself = replace(program.loaded[0], path="/memfd:program")
+    paths = sampled._Paths(target, replace(program, loaded=(itself,)), "")
+    one = mappings.Mapping(0x7000, 0x9000, False, True, False, 0x3000, "/memfd:program")
+    assert sampled._space(paths, [one]).place(0x7010) == ("/memfd:program", 0x3010)
+
+
+@pytest.mark.parametrize("path", ["/memfd:doublemapper (deleted)", "[anon:jit]", "/dev/zero"])
+def test_new_code_in_memory_with_a_name_is_known_by_its_address(path: str) -> None:
+    code = AllocatorCode(frozenset())
+    counts = sampled._StackCounts(code, 7, 1_000_000, "processors", frozenset(), None)
+    counts.spaces[7] = Space()
+    for name, start in ((path, 0x7000), ("/lib/some.so", 0xA000)):
+        head = struct.pack("<IIQQQIIQQII", 7, 7, start, 0x2000, 0x3000, 0, 0, 0, 0, 5, 2)
+        counts.add(sampled._MMAP2, 0, head + name.encode() + b"\0" + bytes(16))
+    assert counts.spaces[7].place(0x7010) == (sampled.ANONYMOUS, 0x7010)
+    assert counts.spaces[7].place(0xA010) == ("/lib/some.so", 0x3010)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program writes code of x86-64")
+@pytest.mark.parametrize("memory", ["memfd", "anonymous"])
+def test_code_that_is_compiled_while_it_is_sampled_has_its_name(
+    compiled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    """Like .NET, the program has its code in a file in memory."""
+    opened = clock.opened
+    with started(compiled("compiles_code.c", "-O2"), memory) as one:
+        file = Path(f"/tmp/perf-{one.pid}.map")
+
+        def writing(target: Target, seconds: float) -> clock.SampleClock:
+            file.write_text(f"{one.told:x} 40 Main::allocates\n")
+            return opened(target, seconds)
+
+        monkeypatch.setattr(clock, "opened", writing)
+        try:
+            found = sample(one.pid, SECONDS)
+        finally:
+            file.unlink(missing_ok=True)
+    if found.run is None and "does not permit clock samples" in found.why_not:
+        pytest.skip(found.why_not)
+    assert found.run is not None, found.why_not
+    if found.run.samples < 100:
+        pytest.skip("the machine is too busy")
+    assert callers(found) == {"Main::allocates"}
+
+
+def test_a_process_whose_first_thread_has_ended_is_sampled(compiled: Callable[..., Path]) -> None:
+    found = watched(compiled("first_thread_ends.c", "-O2", "-pthread"))
+    assert callers(found) == {"works"}
+    assert not found.is_ended
+    assert found.unwatched == 0
 
 
 @pytest.mark.parametrize("size", [0, 8, 100, 4096])

@@ -327,6 +327,9 @@ def test_damaged_debug_information_gives_lines_or_none(
         ("<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", True),
         ("__rustc::__rust_alloc", True),
         ("hashbrown::raw::RawTable<T>::reserve_rehash", True),
+        # These two are functions of C++ programs that have namespaces with these names.
+        ("alloc::Pool::get(unsigned long)", False),
+        ("void hashbrown::grow<int>(int) const", False),
         ("<prog::Node as core::clone::Clone>::clone", False),
         ("prog::alloc::grow", False),
         ("allocate::grow", False),
@@ -398,6 +401,7 @@ def test_json_and_csv_have_functions_and_lines() -> None:
     assert "places" not in plain["stacks"][0]
     rows = list(stack_forms.stack_rows(with_lines()))
     assert {row["table"] for row in rows} == {"who allocates", "which line allocates"}
+    assert {row["group"] for row in rows} >= {"freed", "freed elsewhere"}
     names = {row["name"] for row in rows if row["table"] == "which line allocates"}
     assert "Ns::node<int>() at /src/lib/node.h:5 in /bin/prog" in names
 
