@@ -15,7 +15,7 @@ from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, i
 from cairn.profile.lock_table import thread_ns
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
-from cairn.profile.tally import WAITING, WAKING, Profile, lasting
+from cairn.profile.tally import RELEASING, WAITING, WAKING, Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
 """System calls that return memory to the kernel. `brk` also does so when it shrinks the heap."""
@@ -45,6 +45,15 @@ TURNOVER_LEAST = 2.0
 """A threshold of two findings, as a multiple of the most bytes that the allocator held. For
 `returns_what_it_needs`, an allocator that makes system calls rarely must return at least this much.
 For `changes_protection`, it must change the protection of at least this much."""
+_MOST = 0.5
+"""Calls that return memory are most of some calls if they take this share of their time."""
+_KEEP_MORE = (
+    "let the allocator keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
+    "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
+    "one that does"
+)
+_TRIM_LESS = "let the program call malloc_trim() less often"
+_TRIMS = "and calls of malloc_trim() by the program can be the reason"
 
 
 RETURNS, PROTECTS = "returns-what-it-needs", "changes-protection"
@@ -135,15 +144,19 @@ def faults_again(profile: Profile, changed_bytes: int) -> Faults:
     """The page faults of all processes, and the repeated ones among them.
 
     A page fault is repeated if it comes in addition to one for each page of the peak. If a process
-    executed other programs, each of them has a peak. The program's own mappings cause such page
-    faults, too. So at most one for each page of `changed_bytes` counts as caused by the allocator.
+    executed other programs, each of them has a peak. In a window of the program's life, only the
+    pages count by which the resident set grew: the others were touched before. The program's own
+    mappings cause such page faults, too. So at most one for each page of `changed_bytes` counts as
+    caused by the allocator.
 
     changed_bytes: the memory that the allocator returned to the kernel, or whose protection it
     changed.
     """
     first_touches = Counter[int]()
     for image in profile.processes:
-        first_touches[image.pid] += (image.peak_resident_bytes or 0) // PAGE_BYTES
+        grown = image.grown_bytes
+        touched = grown if grown is not None else image.peak_resident_bytes or 0
+        first_touches[image.pid] += touched // PAGE_BYTES
     total = beyond = 0
     for process in lasting(profile.processes):
         faults = process.minor_faults + process.major_faults
@@ -224,6 +237,24 @@ def _are_frequent(profile: Profile, calls: int) -> bool:
     return profile.operations > 0 and calls >= CALLS_LEAST and often
 
 
+def _trims(profile: Profile, returning: list[KernelLine]) -> int:
+    """The number of calls of malloc_trim() by the program; 0 if they cannot be the reason.
+
+    They can be the reason for the calls that return memory if they can have returned all of it
+    except the memory of munmap, and if that is most of it. One call of malloc_trim() returns no
+    more memory than the allocator holds.
+    """
+    trims, held = int(profile.tally.released[RELEASING.index("malloc_trim")].sum()), _held(profile)
+    unmapped = sum(one.bytes or 0 for one in returning if one.name == "munmap")
+    trimmed = sum(one.bytes or 0 for one in returning) - unmapped + held.shrunk_bytes
+    return trims if max(1, unmapped) <= trimmed <= trims * held.bytes else 0
+
+
+def _trimmed(trims: int) -> tuple[str, ...]:
+    """The evidence about these calls of malloc_trim(); empty if there are none."""
+    return (f"the program called malloc_trim() {units.counted(trims, 'time')}",) if trims else ()
+
+
 def returns_what_it_needs(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator returns memory to the kernel and soon needs it again."""
     busy, found = busy_ns(profile), kernel_lines(profile)
@@ -249,9 +280,16 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     effect = _with_faults(least, all_calls, faults.ns / busy)
     if effect.value < SHARE_LEAST:
         return None
+    trims = _trims(profile, returning)
+    pages = (
+        "page of the largest resident set"
+        if profile.window is None
+        else "page by which the resident set grew"
+    )
     return Finding(
         name=RETURNS,
-        says="The allocator returns memory to the kernel and soon needs it again",
+        says="The allocator returns memory to the kernel and soon needs it again"
+        + (f", {_TRIMS}" if trims else ""),
         of="CPU",
         effect=effect.value,
         interval=effect.interval,
@@ -260,14 +298,13 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
             f"{_calls([*returning, *moving])} returned {units.size(given)}{held.clause}",
             f"{units.count(faults.again)} of {units.count(faults.total)} page faults "
             + (
-                "come in addition to one for each page of the largest resident set"
+                f"come in addition to one for each {pages}"
                 if faults.again == faults.beyond
                 else "can come from it"
             ),
+            *_trimmed(trims),
         ),
-        advice="let the allocator keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
-        "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
-        "one that does",
+        advice=_TRIM_LESS if trims else _KEEP_MORE,
     )
 
 
@@ -354,7 +391,9 @@ def waits_alone(profile: Profile) -> Finding | None:
     """
     busy, whole = busy_ns(profile), thread_ns(profile)
     lines = [one for one in kernel_lines(profile) if one.name in WAITING]
-    if busy is None or clock(profile.tally) is None or not lines or has_threads(profile):
+    if busy is None or clock(profile.tally) is None or not profile.operations:
+        return None
+    if not lines or has_threads(profile):
         return None
     total = sum(one.total_ns or 0.0 for one in lines if one.name != YIELDING)
     cpu = sum(one.cpu_ns or 0.0 for one in lines)
@@ -380,15 +419,34 @@ def waits_alone(profile: Profile) -> Finding | None:
     )
 
 
+def _returning_in_vain(profile: Profile) -> list[KernelLine]:
+    """The system calls that return memory, if they are frequent and belong to no other rule.
+
+    An allocator that maps memory again and again also unmaps it. So `asks_too_often` names the
+    cause of its munmap, too.
+    """
+    if returns_what_it_needs(profile) is not None:
+        return []
+    asks = asks_too_often(profile) is not None
+    found = [
+        one
+        for one in kernel_lines(profile)
+        if one.name in RETURNING and not (asks and one.name == "munmap")
+    ]
+    return found if _are_frequent(profile, sum(one.count for one in found)) else []
+
+
 def calls_the_kernel(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator often makes system calls that no other rule covers.
 
-    These are calls that neither get, return nor protect memory, and that do not wait. Calls that
-    wake a thread count only beyond the number of waits, and only if they are twice as many. Fewer
-    may come from waits that ended before they reached the kernel.
+    These are calls that neither get nor protect memory, and that do not wait. Calls that return
+    memory count if they are frequent, and if `returns_what_it_needs` is not met. Page faults are
+    then not their cost, but the calls themselves take time. Calls that wake a thread count only
+    beyond the number of waits, and only if they are twice as many. Fewer may come from waits that
+    ended before they reached the kernel.
     """
-    busy = busy_ns(profile)
-    ours = [one for one in kernel_lines(profile) if one.name in (OTHER, *ADVISING)]
+    busy, returning = busy_ns(profile), _returning_in_vain(profile)
+    ours = [one for one in kernel_lines(profile) if one.name in (OTHER, *ADVISING)] + returning
     waits = sum(one.count for one in kernel_lines(profile) if one.name in WAITING)
     wakes = [one for one in kernel_lines(profile) if one.name == WAKING and one.count > 2 * waits]
     calls, _, ns = _sum(ours)
@@ -405,15 +463,25 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
         *(f"{units.count(one.count)} {one.name}" for one in ours if one.name != OTHER),
         *(f"{units.count(one.count - waits)} {one.name} more than waits" for one in wakes),
     ]
+    says = "The allocator often calls the kernel, neither for memory nor to wait"
+    advice = "use an allocator that keeps what it asks the kernel for"
+    trims = 0
+    if returning and _sum(returning)[2] >= _MOST * ns:
+        trims = _trims(profile, returning)
+        says = "The allocator often calls the kernel to return memory"
+        says += f", {_TRIMS}" if trims else ""
+        advice = _TRIM_LESS if trims else _KEEP_MORE
+    elif returning:
+        says = "The allocator often calls the kernel, neither to get memory nor to wait"
     return Finding(
         name="calls-the-kernel",
-        says="The allocator often calls the kernel, neither for memory nor to wait",
+        says=says,
         of="CPU",
         effect=share,
         interval=Interval(share, share, LEVEL),
         measured=True,
-        evidence=(f"{', '.join(names)}, {_per_operation(calls, profile)}",),
-        advice="use an allocator that keeps what it asks the kernel for",
+        evidence=(f"{', '.join(names)}, {_per_operation(calls, profile)}", *_trimmed(trims)),
+        advice=advice,
     )
 
 

@@ -7,6 +7,7 @@ import math
 from msgspec import Struct
 
 from cairn import units
+from cairn.findings.kernel import PAGE_BYTES
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, PLAIN, octaves, remote_share
 from cairn.profile.tally import ALLOCATING, GROUPS, SIZE_BUCKETS, Moment, Profile, Tally
@@ -100,6 +101,9 @@ class _Unasked(Struct, frozen=True):
     huge_bytes: int
     """The part of the memory without blocks that reads as zero, if at least as much memory lies in
     huge pages; else 0."""
+    populated_bytes: int
+    """The part of the memory without blocks that reads as zero and does not lie in huge pages. The
+    allocator made it resident, as by MAP_POPULATE. 0 if huge pages may be the reason."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
@@ -114,7 +118,30 @@ def _unasked(profile: Profile) -> _Unasked | None:
         return None
     unwritten = min(most.unwritten_bytes, most.unasked_bytes)
     in_huge = most.huge_bytes is not None and most.huge_bytes >= unwritten
-    return _Unasked(peak, most.unasked_bytes - unwritten, unwritten if in_huge else 0)
+    return _Unasked(
+        peak,
+        most.unasked_bytes - unwritten,
+        unwritten if in_huge else 0,
+        0 if in_huge else _populated(profile, most, unwritten),
+    )
+
+
+def _populated(profile: Profile, moment: Moment, unwritten: int) -> int:
+    """The bytes of `unwritten` that the allocator made resident; 0 if huge pages may have done it.
+
+    A huge page brings in 512 pages by one page fault, and does not count as huge any more after it
+    was divided. So each page outside the present huge pages must have had a page fault of its own,
+    as populated pages have. The kernel's page of zeroes, on which fresh memory is read, is no part
+    of the resident set. So what the allocator has beyond the resident set does not count.
+    """
+    largest, resident = profile.largest, moment.resident_bytes or 0
+    images = [one for one in profile.processes if one.pid == largest.pid]
+    faults = largest.minor_faults + largest.major_faults
+    small = resident - (moment.huge_bytes or 0)
+    if moment.huge_bytes is None or len(images) > 1 or faults * PAGE_BYTES < small:
+        return 0
+    read = max(0, (moment.own_bytes or 0) - resident)
+    return max(0, unwritten - moment.huge_bytes - read)
 
 
 def _kept(moment: Moment) -> int:
@@ -224,22 +251,38 @@ def huge_page_bloat(profile: Profile) -> Finding | None:
 
 
 def touches_more_than_it_gives(profile: Profile) -> Finding | None:
-    """Returns a finding if the allocator writes to memory that never belonged to a block."""
+    """Returns a finding if the allocator makes memory resident that never belonged to a block.
+
+    It writes to this memory, or lets the kernel populate it.
+    """
     unasked = _unasked(profile)
-    if unasked is None or unasked.written_bytes < BYTES_LEAST:
+    if unasked is None:
         return None
+    written, populated = (
+        part if part >= BYTES_LEAST else 0
+        for part in (unasked.written_bytes, unasked.populated_bytes)
+    )
+    if not written + populated:
+        return None
+    share = (written + populated) / unasked.of_bytes
+    evidence = []
+    if written:
+        evidence.append(f"{units.size(written)} between blocks are resident, were written")
+    if populated:
+        evidence.append(f"{units.size(populated)} between blocks are resident, read as zero")
     return Finding(
         name="touches-more-than-it-gives",
-        says="The allocator writes to memory that it never hands out",
+        says="The allocator makes memory resident that it never hands out"
+        if populated
+        else "The allocator writes to memory that it never hands out",
         of="memory",
-        effect=unasked.written_bytes / unasked.of_bytes,
-        interval=_at_most(unasked.written_bytes / unasked.of_bytes),
+        effect=share,
+        interval=_at_most(share),
         measured=False,
-        evidence=(
-            f"{units.size(unasked.written_bytes)} between blocks are resident, were written "
-            "and never held a block",
-        ),
-        advice="use an allocator that keeps smaller records between blocks, and writes to memory "
+        evidence=tuple(f"{text} and never held a block" for text in evidence),
+        advice="use an allocator that populates no mappings (MAP_POPULATE) beyond what it hands out"
+        if populated
+        else "use an allocator that keeps smaller records between blocks, and writes to memory "
         "only when it hands it out",
     )
 

@@ -232,8 +232,29 @@ def _instead(two: Two, name: str) -> list[tuple[_Kinds, _Kinds]]:
 
 def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
     """An allocator's trials. Means above OUTLYING times their median are reduced to this limit."""
-    most = OUTLYING * statistics.median(one.each_ns for one in trials)
+    most = OUTLYING * statistics.median([one.each_ns for one in trials if one.count] or [0.0])
     return [replace(one, ns=min(one.ns, most * one.count)) for one in trials]
+
+
+def _mean(trials: Sequence[_Kinds]) -> _Kinds:
+    """The means over trials."""
+    return _Kinds(
+        statistics.fmean(one.count for one in trials),
+        statistics.fmean(one.ns for one in trials),
+        statistics.fmean(one.timed for one in trials),
+    )
+
+
+def count_and_time(trials: Sequence[ProbeSummary], name: str) -> tuple[float, float] | None:
+    """How many operations of the kind `name` a trial has, and how many ns one takes; both means.
+
+    The time is the one that a finding states: outlying trials are limited, and waiting and system
+    calls are left out. Returns None if the time was not measured in some trial, or if there are no
+    such operations.
+    """
+    each = [known for one in trials if (known := _kinds(one, (name,))) is not None]
+    mean = _mean(_within(each)) if len(each) == len(trials) else None
+    return (mean.count, mean.each_ns) if mean is not None and mean.count else None
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
@@ -267,15 +288,8 @@ def _longer(two: Two, *names: str) -> _Longer | None:
             LEVEL,
         ),
     ).over(two.cpu_ns, most=1.0)
-    means = [
-        _Kinds(
-            statistics.fmean(one.count for one in each),
-            statistics.fmean(one.ns for one in each),
-            statistics.fmean(one.timed for one in each),
-        )
-        for each in zip(*known, strict=True)
-    ]
-    return _Longer(effect, means[0], means[1])
+    mine, theirs = zip(*known, strict=True)
+    return _Longer(effect, _mean(mine), _mean(theirs))
 
 
 def slow_path(two: Two) -> Finding | None:

@@ -21,6 +21,8 @@ QUEUES_SAYS = "Threads wait for each other in the allocator"
 ONE_LOCK_SAYS = "Threads wait for one lock of the allocator"
 """Said instead of QUEUES_SAYS if one lock has ONE_LOCK_LEAST of the waiting."""
 ONE_LOCK_LEAST = 0.8
+SLEEPING_LEAST = 0.8
+"""Threads sleep, and do not wait for a lock, if sleeping is at least this share of the waiting."""
 SLEEPING = "sleep"
 QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
@@ -90,10 +92,15 @@ def contended(costs: AtomicCosts) -> Finding | None:
     )
 
 
-def one_lock(table: LockTable | None) -> tuple[str, ...]:
-    """Evidence about the lock that threads wait for; empty if several locks share the waiting."""
+def one_lock(table: LockTable | None, waited: float) -> tuple[str, ...]:
+    """Evidence about the lock that threads wait for.
+
+    It is empty if no lock has most of the waiting: several locks may share it, or threads may sleep
+    or yield without a lock. waited: the waiting time of the threads in ns, of all kinds.
+    """
     uses = table.uses if table is not None else ()
-    waited = sum(one.wait_ns or 0.0 for one in uses)
+    # Waits that only spin are in the table, and may be missing in `waited`.
+    waited = max(waited, sum(one.wait_ns or 0.0 for one in uses))
     first = uses[0] if uses else None
     if first is None or not waited or (first.wait_ns or 0.0) < ONE_LOCK_LEAST * waited:
         return ()
@@ -121,9 +128,9 @@ def queues(profile: Profile) -> Finding | None:
     # A thread may make several system calls until it has the lock for which it waits.
     by_call, by_lock = sum(one.count for one in slept), sum(one.contended for one in locks)
     waits, noun = max(by_call, by_lock), "waiting system call" if by_call > by_lock > 0 else "wait"
-    waited = max(
-        sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks)
-    )
+    in_calls = sum(one.total_ns or 0.0 for one in slept)
+    for_locks = sum(one.wait_ns or 0.0 for one in locks)
+    waited = max(in_calls, for_locks)
     if not profile.operations or not whole or not waits or not has_threads(profile):
         return None
     wakes = sum(one.count for one in woken)
@@ -140,7 +147,9 @@ def queues(profile: Profile) -> Finding | None:
     where = {0: "locks that are only visible as system calls", 1: "one lock"}.get(
         different, f"{different} locks"
     )
-    lock = one_lock(lock_table(profile))
+    if different and for_locks < ONE_LOCK_LEAST * waited:
+        where += " and elsewhere"
+    lock = one_lock(lock_table(profile), waited)
     found = Finding(
         name=QUEUES,
         says=ONE_LOCK_SAYS if lock else QUEUES_SAYS,
@@ -157,15 +166,23 @@ def queues(profile: Profile) -> Finding | None:
         ),
         advice=QUEUES_ADVICE,
     )
-    only_sleep = not woken and all(one.name == SLEEPING for one in slept)
-    if not only_sleep or any(one.contended for one in locks):
+    sleeps = [one for one in slept if one.name == SLEEPING]
+    sleeping = sum(one.total_ns or 0.0 for one in sleeps)
+    if not sleeping or sleeping < SLEEPING_LEAST * waited:
         return found
+    times = sum(one.count for one in sleeps)
+    other = max(in_calls - sleeping, for_locks) + waking
+    others = (
+        f"other waits take {units.time(other)}"
+        if locks or woken or len(slept) > len(sleeps)
+        else "no lock was seen for which the threads could wait"
+    )
     return replace(
         found,
         says="Threads sleep in the allocator",
         evidence=(
-            f"{units.counted(waits, 'sleep')}, {_frequency(waits / profile.operations)}, "
-            f"{units.time(waited)} in all; no lock was seen for which the threads could wait",
+            f"{units.counted(times, 'sleep')}, {_frequency(times / profile.operations)}, "
+            f"{units.time(sleeping)} in all; {others}",
         ),
         advice="use an allocator that does not sleep in its operations",
     )

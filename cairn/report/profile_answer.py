@@ -39,9 +39,11 @@ GAPS_MOST = 2
 because they matter less."""
 _EXAMINED_FROM = 10 << 20
 """The probe examines the pages of a process from this resident set on (CLOSELY_BYTES in
-src/probe/session.c). With less memory there can be no finding about memory between blocks."""
-_EXAMINED = 3
-"""The number of things that the findings are about: system calls, locks, and memory."""
+src/probe/session.c). With less memory there can be no finding about memory between blocks, and
+none about the sizes of blocks."""
+_EXAMINED = 4
+"""The number of things that the findings are about: system calls, locks, memory between blocks, and
+the sizes of blocks."""
 _WHOLES = {
     "CPU": "of the CPU time",
     "thread time": "of the threads' time",
@@ -305,8 +307,11 @@ def no_finding(profile: Profile) -> str:
         unseen.append("its locks")
     resident = max((one.resident_bytes or 0 for one in profile.moments), default=0)
     examined = any(one.unasked_bytes is not None for one in profile.moments)
+    any_slack = any(one.slack_bytes is not None for one in profile.moments)
     if not resident or (resident >= _EXAMINED_FROM and not examined):
         unseen.append("its memory between blocks")
+    if not resident or (resident >= _EXAMINED_FROM and not any_slack):
+        unseen.append("how much larger its blocks are than requested")
     found = "No known cause of lost time or memory was found in the allocator."
     if empty := nearly_empty(profile.stacks):
         found += f' But {empty}; the table "who keeps memory" names the functions.'

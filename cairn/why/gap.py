@@ -67,6 +67,7 @@ reasons.
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -363,15 +364,10 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) or 0.0 for side in sides)
         for part in (OWN, KERNEL, FAULTS)
     )
-    calls = [
-        (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.summary.calls.items()
-    ]
-    all_ns = sum(ns for _, ns in calls)
-    queueing = (
-        sum(ns for kind, ns in calls if kind in (*NOT_ON_PROCESSOR, WAKING)) / all_ns
-        if all_ns
-        else 0.0
-    )
+    calls = [one for side in sides for one in side.summary.calls.items()]
+    waited = sum(one.count for kind, one in calls if kind in NOT_ON_PROCESSOR)
+    waited = max(waited, sum(side.summary.waits for side in sides))
+    queueing = _queueing(calls, waited)
     share = in_calls * queueing / took_ns if took_ns else 0.0
     # A single thread has no other thread to queue with.
     alone = any(one.name == WAITS_ALONE for one in raised)
@@ -383,7 +379,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
             if bounded is one or bounded.effect >= SHARE_LEAST
         ]
     operations = sum(side.summary.operations for side in sides)
-    waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
+    waits = waited / operations if operations else 0.0
     least = before.effect if before is not None else 0.0
     if alone or share <= least or not is_queueing(share, waits):
         return sorted(raised, key=lambda one: -one.effect)
@@ -403,6 +399,22 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         of_cpu = f"{units.percent(share, signed=False)} of the CPU time"
         now = replace(before, evidence=(*before.evidence, told.format(of_cpu)))
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
+
+
+def _queueing(calls: Sequence[tuple[str, Calls]], waits: int) -> float:
+    """The share of the CPU time of these system calls that waits, or wakes waiting threads.
+
+    Of the wakes, no more count than there are waits. Further wakes are for the allocator's own
+    threads. So the share is 0 if there are no waits.
+    """
+    wakes = sum(one.count for kind, one in calls if kind == WAKING)
+    woken = min(1.0, waits / wakes) if wakes else 0.0
+    all_ns = sum(_cpu_of(kind, one) for kind, one in calls)
+    waiting_ns = sum(
+        _cpu_of(kind, one) * (woken if kind == WAKING else 1.0 if kind in NOT_ON_PROCESSOR else 0.0)
+        for kind, one in calls
+    )
+    return waiting_ns / all_ns if all_ns else 0.0
 
 
 def _at_most(finding: Finding, calls: float, faults: float) -> Finding:
@@ -670,44 +682,26 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
     left out if its difference is more than _FITTING times `whole`: the probe or waiting threads
     then made its operations so long that their times say nothing about the plain runs.
     """
+    mine, theirs = ([side.summary for side in sides] for sides in zip(*pairs, strict=True))
     found = []
-    for kind in dict.fromkeys(
-        name for pair in pairs for side in pair for name in side.summary.kinds
-    ):
-        (count, own), (count_there, other) = _mean(pairs, 0, kind), _mean(pairs, 1, kind)
-        if (
-            own is None
-            or other is None
-            or not count
-            or not count_there
-            or (own - other) * whole <= 0
-        ):
+    for kind in dict.fromkeys(name for one in (*mine, *theirs) for name in one.kinds):
+        here = slow_operations.count_and_time(mine, kind)
+        there = slow_operations.count_and_time(theirs, kind)
+        if here is None or there is None:
             continue
-        here, there = units.count(round(count)), units.count(round(count_there))
-        theirs = "" if here == there else there + " × "
+        longer = math.prod(here) - math.prod(there)
+        if longer * whole <= 0:
+            continue
+        count, other = (units.count(round(count)) for count, _ in (here, there))
         text = (
-            f"{kind}: {here} × {units.time(own / count)} against "
-            f"{theirs}{units.time(other / count_there)}"
+            f"{kind}: {count} × {units.time(here[1])} against "
+            f"{'' if count == other else other + ' × '}{units.time(there[1])}"
         )
-        found.append((abs(own - other), text))
+        found.append((abs(longer), text))
     return tuple(
         text
         for much, text in sorted(found, reverse=True)[:_EVIDENCE]
         if _OF_PART * abs(whole) <= much <= _FITTING * abs(whole)
-    )
-
-
-def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
-    """Means over trials, for one kind of operations: their number, and their time in ns.
-
-    The time is that of all operations together, without system calls. It is None if it was not
-    measured in some trial.
-    """
-    kinds = [pair[place].summary.kinds.get(kind) for pair in pairs]
-    times = [one.own_ns if one is not None else 0.0 for one in kinds]
-    count = statistics.fmean(one.count if one is not None else 0.0 for one in kinds)
-    return count, None if any(ns is None for ns in times) else statistics.fmean(
-        ns or 0.0 for ns in times
     )
 
 

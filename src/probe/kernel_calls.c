@@ -108,10 +108,12 @@ static void hold(uintptr_t start, size_t bytes)
                               memory_order_relaxed);
 }
 
-static void give_back(uintptr_t start, size_t bytes)
+/* Returns the number of bytes that the allocator held. */
+static size_t give_back(uintptr_t start, size_t bytes)
 {
-    atomic_fetch_sub_explicit(&session.held_bytes, handed_out_let_go(start, bytes),
-                              memory_order_relaxed);
+    size_t held = handed_out_let_go(start, bytes);
+    atomic_fetch_sub_explicit(&session.held_bytes, held, memory_order_relaxed);
+    return held;
 }
 
 /* Records the new end of the heap (brk). Returns the number of bytes by which the end moved. */
@@ -128,20 +130,25 @@ static uint64_t note_break(uintptr_t end)
 }
 
 /* Records the mappings that a successful call changed. Returns the number of bytes that the call
- * mapped, unmapped, advised or grew. */
+ * mapped, advised or grew, or of the held bytes that it unmapped. */
 static uint64_t follow(enum profile_call kind, const long arguments[3], long result)
 {
     uintptr_t start = (uintptr_t)arguments[0];
     size_t bytes = (size_t)arguments[1];
     switch (kind) {
     case PROFILE_MMAP:
-        hold((uintptr_t)result, bytes);
+        /* Memory without access is reserved addresses. They may replace memory that was held. */
+        if (arguments[2] == PROT_NONE)
+            give_back((uintptr_t)result, bytes);
+        else
+            hold((uintptr_t)result, bytes);
         handed_out_forget((uintptr_t)result, bytes);
         return bytes;
-    case PROFILE_MUNMAP:
-        give_back(start, bytes);
+    case PROFILE_MUNMAP: {
+        size_t held = give_back(start, bytes);
         handed_out_forget(start, bytes);
-        return bytes;
+        return held;
+    }
     case PROFILE_MREMAP:
         give_back(start, bytes);
         hold((uintptr_t)result, (size_t)arguments[2]);
@@ -156,7 +163,10 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
     case PROFILE_MADVISE_FREE:
     case PROFILE_MADVISE_HUGEPAGE:
     case PROFILE_MADVISE_OTHER:
+        return bytes;
     case PROFILE_MPROTECT:
+        if (arguments[2] != PROT_NONE)
+            hold(start, bytes);
         return bytes;
     default:
         return 0;

@@ -41,6 +41,10 @@ static uint64_t begun_ticks;
 static struct futex_lock lock;
 static int threads[THREADS_MOST]; /* kernel's numbers of threads; 0: unused entry */
 
+/* One bit for each thread for which `threads` had no entry when it began. The probe's numbers of
+ * threads, modulo 2^16, are the places of the bits. */
+static _Atomic uint64_t unwatched[(UINT16_MAX + 1) / 64];
+
 /* The present watch. */
 static struct watched_line line;
 static uint8_t left;              /* words of `line` that later windows will watch */
@@ -93,7 +97,14 @@ void line_search_end(struct line_search *search)
     search->line = (struct watched_line){.address = 0};
 }
 
-/* Adds the bytes [from, to) of a line, which belong to a block. */
+static bool is_unwatched(uint16_t thread)
+{
+    uint64_t word = atomic_load_explicit(&unwatched[thread / 64], memory_order_relaxed);
+    return (word >> thread % 64 & 1) != 0;
+}
+
+/* Adds the bytes [from, to) of a line, which belong to a block. A block of an unwatched thread does
+ * not make the line shared: no breakpoint could see that this thread writes to it. */
 static void add(struct line_search *search, uintptr_t from, uintptr_t to, size_t bytes,
                 uint16_t thread)
 {
@@ -102,9 +113,13 @@ static void add(struct line_search *search, uintptr_t from, uintptr_t to, size_t
     if (search->line.address != address) {
         line_search_end(search);
         search->line.address = address;
+        search->owned = false;
+    }
+    if (!is_unwatched(thread)) {
+        search->shared |= search->owned && search->thread != thread;
+        search->owned = true;
         search->thread = thread;
     }
-    search->shared |= search->thread != thread;
     search->line.block_bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     for (uintptr_t word = from >> WORD_SHIFT; word <= (to - 1) >> WORD_SHIFT; word++)
         search->line.words |= (uint8_t)(1u << word % WORDS);
@@ -123,27 +138,42 @@ void line_search_block(struct line_search *search, uintptr_t start, size_t bytes
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-static void replace(int old, int new)
+/* Returns false if no entry has the value `old`. */
+static bool replace(int old, int new)
 {
+    bool found = false;
     futex_lock_take(&lock);
-    for (size_t i = 0; i < THREADS_MOST; i++)
+    for (size_t i = 0; i < THREADS_MOST && !found; i++)
         if (threads[i] == old) {
             threads[i] = new;
-            break;
+            found = true;
         }
     futex_lock_drop(&lock);
+    return found;
 }
 
-void line_watch_thread_begins(void)
+static _Atomic uint64_t *word_of(const struct thread_state *me)
 {
-    if (counts != NULL && !direct_forbidden)
-        replace(0, (int)direct_call0(SYS_gettid));
+    return &unwatched[(uint16_t)me->number / 64];
 }
 
-void line_watch_thread_ends(void)
+static uint64_t bit_of(const struct thread_state *me)
 {
-    if (counts != NULL && !direct_forbidden)
-        replace((int)direct_call0(SYS_gettid), 0);
+    return UINT64_C(1) << me->number % 64;
+}
+
+void line_watch_thread_begins(const struct thread_state *me)
+{
+    if (counts != NULL && !direct_forbidden && !replace(0, (int)direct_call0(SYS_gettid)))
+        atomic_fetch_or_explicit(word_of(me), bit_of(me), memory_order_relaxed);
+}
+
+void line_watch_thread_ends(const struct thread_state *me)
+{
+    if (counts == NULL || direct_forbidden)
+        return;
+    atomic_fetch_and_explicit(word_of(me), ~bit_of(me), memory_order_relaxed);
+    (void)replace((int)direct_call0(SYS_gettid), 0);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */

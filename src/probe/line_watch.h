@@ -11,8 +11,9 @@
  *     no watch is on  =>  line_watch_next is the time of the next watch, or never
  *
  * Times are in ticks of the clock (base/ticks.h). layout.c calls these functions with its lock held
- * and chooses the lines. Threads beyond THREADS_MOST are not watched. If the kernel refuses
- * breakpoints, or the process may not make calls, there are no watches.
+ * and chooses the lines. Threads beyond THREADS_MOST are not watched, so a line is chosen only if
+ * two other threads share it. If the kernel refuses breakpoints, or the process may not make calls,
+ * there are no watches.
  */
 #ifndef CAIRN_PROBE_LINE_WATCH_H
 #define CAIRN_PROBE_LINE_WATCH_H
@@ -36,15 +37,16 @@ extern _Atomic uint64_t line_watch_next __attribute__((visibility("hidden")));
  * the random choice of lines. */
 void line_watch_begin(struct layout_watches *counts, uint64_t seed);
 
-/* A search among all live blocks for a shared line: a line with blocks of several threads. Each
- * shared line is drawn with the same chance. When the search begins, all fields except `drawn` are
- * 0. */
+/* A search among all live blocks for a shared line: a line with blocks of several threads. Blocks
+ * of threads that are not watched do not count. Each shared line is drawn with the same chance.
+ * When the search begins, all fields except `drawn` are 0. */
 struct line_search {
     struct watched_line *drawn; /* where the drawn line is stored */
     uint64_t seen;              /* number of shared lines so far */
     struct watched_line line;   /* the last line of the last block */
-    uint16_t thread;            /* thread of the first block on `line` */
-    bool shared;                /* `line` also has a block of another thread */
+    uint16_t thread;            /* thread of the last watched block on `line` */
+    bool owned;                 /* there is such a block */
+    bool shared;                /* `line` has watched blocks of two threads */
 };
 
 /* Adds a live block. Blocks come in the order of their addresses. */
@@ -54,8 +56,8 @@ void line_search_block(struct line_search *search, uintptr_t start, size_t bytes
 void line_search_end(struct line_search *search);
 
 /* Adds the calling thread to the threads whose writes are counted, or removes it. */
-void line_watch_thread_begins(void);
-void line_watch_thread_ends(void);
+void line_watch_thread_begins(const struct thread_state *me);
+void line_watch_thread_ends(const struct thread_state *me);
 
 /* Called at the time line_watch_next. If a watch is on, ends its present window, and begins its
  * next window or adds its result to the counts. If no watch is on, begins one on the line that

@@ -32,7 +32,7 @@ struct session {
     bool measures;                      /* malloc's library also has malloc_usable_size */
     bool of_glibc;                      /* malloc's library is glibc */
     bool foreign[PROFILE_ALLOCATING];   /* the function is not in malloc's library */
-    _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
+    _Atomic uint64_t held_bytes;        /* bytes mapped with access, which the allocator has */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 

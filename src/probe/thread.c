@@ -128,7 +128,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     if (me->counts != NULL) {
         live_thread_begin(me);
         call_stacks_thread_begin(me);
-        line_watch_thread_begins();
+        line_watch_thread_begins(me);
         /* From here on, a signal handler that interrupts this function looks like a function that
          * the allocator called, because every stack pointer is below this frame. Its allocations
          * are not counted, and its return is dispatched. */
@@ -252,7 +252,7 @@ static void end(struct thread_state *me)
 {
     cpu_timer_disarm(me);
     perf_events_disarm(me);
-    line_watch_thread_ends();
+    line_watch_thread_ends(me);
     bool disarmed = kernel_calls_disarm(me);
     if (disarmed)
         own_stack_disarm(me);

@@ -364,7 +364,7 @@ struct profile_moment {
     uint64_t live_bytes;        /* estimated requested bytes of live blocks */
     uint64_t live_usable_bytes; /* usable bytes of live blocks; UINT64_MAX: not known */
     uint64_t live_error_bytes;  /* standard error of live_bytes */
-    uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
+    uint64_t held_bytes;        /* bytes mapped with access, which the allocator has */
     uint64_t resident_bytes;    /* resident set, without pages of files and the probe */
 
     /* In the next four fields, UINT64_MAX means not measured. `unasked_bytes`, `unwritten_bytes`

@@ -12,6 +12,7 @@ from support.places import PROGRAMS
 from support.probing import Probed
 
 from cairn import native
+from cairn.findings import find
 from cairn.profile.reader import read
 from cairn.profile.tally import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile
 
@@ -131,6 +132,21 @@ def test_the_memory_held_is_never_more_than_the_memory_mapped(
     own = native.allocator() if what == "grows" else None
     probed(compiled("probe_held.c", "-pthread"), what, allocator=own)
     assert 0 < max(moment.held_bytes or 0 for moment in probed.only.moments) <= 160 << 20
+
+
+def test_addresses_without_access_are_not_held(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """The allocator reserves 64 GiB, and changes the protection of its only MiB again and again.
+
+    The 64 GiB once counted as held. So no changes of protection could be twice as much, and the
+    allocator was said to get its memory in many small pieces.
+    """
+    program = compiled("probe_sizes.c", "-pthread")
+    library = compiled("reserving_malloc.c", "-shared")
+    probed(program, 1, 100, 20_000, allocator=library)
+    assert 0 < max(moment.held_bytes or 0 for moment in probed.only.moments) <= 1 << 20
+    assert [one.name for one in find(probed.profile)] == ["changes-protection"]
 
 
 def test_what_the_probe_asks_the_allocator_is_not_counted(

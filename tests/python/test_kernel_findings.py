@@ -13,7 +13,7 @@ from support.probes import Made, busy, gathered
 
 from cairn import units
 from cairn.findings import find
-from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile
+from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile, Window
 
 MIB = 1 << 20
 PAGES = 256
@@ -315,3 +315,51 @@ def test_the_finding_with_the_largest_time_is_first(tmp_path: Path) -> None:
     first, second = find(gathered(tmp_path, made))
     assert (first.name, first.effect) == ("waits-alone", pytest.approx(0.1, rel=0.01))
     assert (second.name, second.effect) == ("calls-the-kernel", pytest.approx(0.4, rel=0.01))
+
+
+def test_a_window_without_an_operation_has_no_finding(tmp_path: Path) -> None:
+    """The only operation began before the window and sleeps in it. That was a division by zero."""
+    profile = gathered(tmp_path, sleeper(0, 1_000))
+    nothing = replace(
+        profile.tally, calls=profile.tally.calls * 0, released=profile.tally.released * 0
+    )
+    assert find(replace(profile, tally=nothing)) == ()
+
+
+def test_munmap_belongs_to_the_calls_that_ask_too_often(tmp_path: Path) -> None:
+    """Each of 1,000 mappings is unmapped again. Calls of madvise are another matter."""
+    made = busy()
+    made.kernel("mmap", 1_000, 50_000, 4096)
+    made.kernel("munmap", 1_000, 50_000, 4096)
+    (found,) = find(gathered(tmp_path, made))
+    assert found.name == "asks-too-often"
+    made.kernel("madvise(FREE)", 1_000, 30_000, 4096)
+    found, others = find(gathered(tmp_path / "advised", made))
+    assert (found.name, others.name) == ("asks-too-often", "calls-the-kernel")
+    assert others.effect == pytest.approx(30 / 900, rel=0.02)
+
+
+def test_memory_that_was_resident_before_a_window_is_not_touched_for_the_first_time_in_it(
+    tmp_path: Path,
+) -> None:
+    """A server has 100 MiB before the window and in it. In the window, it returns 62.5 MiB once.
+
+    The 100 MiB once counted as first touches, so none of the 16,000 page faults was a repeated one.
+    """
+    made = busy()
+    made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
+    made.start["peak_resident_bytes"] = 100 * MIB
+    made.start["minor_faults"] = 16_000
+    profile = gathered(tmp_path, made)
+    assert [one.name for one in find(profile)] == ["calls-the-kernel"]
+    (process,) = profile.processes
+    for grown, name in ((0, "returns-what-it-needs"), (100 * MIB, "calls-the-kernel")):
+        within = replace(
+            profile,
+            processes=(replace(process, grown_bytes=grown),),
+            window=Window(1, 10**9, 0),
+        )
+        (found,) = find(within)
+        assert found.name == name
+        told = "for each page by which the resident set grew" in str(found.evidence)
+        assert told is (grown == 0)

@@ -259,6 +259,19 @@ def test_unexamined_memory_between_blocks_is_told_only_if_it_may_matter(
     assert ("its memory between blocks could not be examined" in told) == is_told
 
 
+def test_an_allocator_whose_block_sizes_are_not_known_is_not_acquitted_of_coarse_ones(
+    tmp_path: Path,
+) -> None:
+    """A library without malloc_usable_size() once had "no known cause", without a restriction."""
+    found = gathered(tmp_path, seen(busy()))
+    moments = tuple(replace(one, live_usable_bytes=None) for one in found.moments)
+    told = profile_answer.no_finding(replace(found, moments=moments))
+    but = "But how much larger its blocks are than requested could not be examined."
+    assert told.endswith(but)
+    small = tuple(replace(one, resident_bytes=9 * MIB) for one in moments)
+    assert but not in profile_answer.no_finding(replace(found, moments=small))
+
+
 def test_nothing_is_said_about_an_allocator_that_could_not_be_examined(tmp_path: Path) -> None:
     made = Made(user_us=0, span_ns=0, state=1)
     made.called("malloc", "small", 3, 10)

@@ -157,6 +157,28 @@ def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
     assert process.held_bytes == 4 << 20
 
 
+@pytest.mark.parametrize(("before", "within", "grown"), [(64, 64, 0), (64, 80, 16), (0, 80, 80)])
+def test_the_growth_of_the_resident_set_is_that_of_the_window(
+    tmp_path: Path, before: int, within: int, grown: int
+) -> None:
+    """The whole resident set once counted as touched in the window for the first time.
+
+    Without a moment before the window, it may have been.
+    """
+    mib = 1 << 20
+    made = running()
+    moments = [(4_000_000, mib, 2 * mib, before * mib), (2 * 10**9, mib, 2 * mib, within * mib)]
+    made.moments(*moments)
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    assert process.grown_bytes is not None and process.peak_resident_bytes == within * mib
+    # The process of this test may have grown meanwhile, too.
+    assert grown * mib <= process.grown_bytes <= (grown + 8) * mib
+    new = window.since(tmp_path, replace(begin, at_ns=0, counted={}, usage={}), 0).processes[0]
+    assert new.grown_bytes is not None and new.grown_bytes >= within * mib
+
+
 def test_the_system_calls_over_time_are_those_of_the_window(tmp_path: Path) -> None:
     """The first row of the table once had all calls since the start of the process.
 
