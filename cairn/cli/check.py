@@ -233,8 +233,8 @@ def check(
         for option in given(_NOT_MEASURING):
             raise UsageError(f"{command[0]} is a kept run and is not measured; leave out {option}")
         if base is not None:
-            check_plan.refuse_stored(base, wanted, trust_base, kept=True)
-            check_plan.refuse_settings(base, stored.run())
+            check_plan.refuse_stored(base, wanted, trust_base, stored.run())
+            check_plan.refuse_settings(base, stored)
             check_plan.refuse_tools(base, wanted, stored.run())
         problem = check_plan.kept_problem(stored)
     else:
@@ -284,9 +284,8 @@ def _make(
     announce(console, run, folder)
     carry_out(console, run, folder, None)
     found = measured(folder)
-    base = check_base.of_run(
-        replace(found.run, gate=wanted if wanted.bounds else None), found.samples, found.counts
-    )
+    run = replace(found.run, gate=wanted if wanted.bounds else None)
+    base = check_base.of_run(run, found.samples, found.counts, check_base.input_of(folder))
     emit(check_base.write(base), file, True)
     commit = f", commit {base.commit[:12]}" if base.commit else ""
     changed = " with uncommitted changes" if base.uncommitted else ""
@@ -313,7 +312,7 @@ def _new(
     rounds = max(sum(one.counts for one in base.samples), 1) if wanted.timed else 0
     run, folder = check_plan.one_build(console, wanted, command, specs, where, how, rounds)
     try:
-        check_plan.refuse_settings(base, run)
+        check_plan.refuse_settings(base, folder)
         check_plan.refuse_tools(base, wanted, run)
     except UsageError:
         store.remove(folder.path)
@@ -326,7 +325,8 @@ def _resumed(
 ) -> tuple[Run, Folder, Gate]:
     """Returns an interrupted check and its folder, ready to continue, and its bounds."""
     refuse_beside_resume({"bounds", "against", "trust_base", "junit", "summary"})
-    kept = store.find(where, name).run()
+    found = store.find(where, name)
+    kept = found.run()
     if kept.gate is not None and (base is not None or bounds):
         option = "--fail-if" if bounds else "--against"
         raise UsageError(
@@ -340,7 +340,7 @@ def _resumed(
     wanted = kept.gate or check_plan.asked(bounds, base)
     if base is not None:
         check_plan.refuse_stored(base, wanted, trust)
-        check_plan.refuse_settings(base, kept)
+        check_plan.refuse_settings(base, found)
         check_plan.refuse_tools(base, wanted, kept)
     run, folder = resumed(where, name)
     return run, folder, wanted
@@ -375,9 +375,10 @@ def _write_ci_files(
     if junit is not None:
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began))
         emit(reporting.junit(report, time.time() - began, when), junit, True)
-    if summary is not None:
-        emit(reporting.summary(report), summary, True)
     step = os.environ.get("GITHUB_STEP_SUMMARY")
+    # The file of the step may have text of earlier commands, so it is never replaced.
+    if summary is not None and not (step and os.path.realpath(summary) == os.path.realpath(step)):
+        emit(reporting.summary(report), summary, True)
     if step:
         try:
             with Path(step).open("a", encoding="utf-8") as file:

@@ -196,11 +196,15 @@ def side_by_side(
     """Returns the base's program and the program of `command`, and the arguments of both.
 
     programs: the base's program at its present place, if the user names it with -p. Returns None if
-    the base's program cannot run again, because it is gone or was built again. Raises UsageError if
-    the arguments in `command` differ from those of the base.
+    the base's program cannot run again; see `check_base.hindrance`. Raises UsageError if the
+    arguments in `command` differ from those of the base.
     """
     if not command:
         raise UsageError("which build? Give its command after '--', as for the base")
+    if base.run.settings.shell:
+        if programs:
+            raise UsageError("the base was made with --shell, which is not for -p; leave out -p")
+        return None
     before = check_base.words(base.run)
     if tuple(command[1:]) != before[1:]:
         raise UsageError(
@@ -211,7 +215,7 @@ def side_by_side(
         raise UsageError("with --against, -p names the base's program alone; give it once")
     if programs:
         old = replace(programs[0], name="base") if programs[0].name == "new" else programs[0]
-    elif check_base.runs_still(base):
+    elif check_base.hindrance(base) is None:
         word = before[0]
         path = os.path.join(base.run.settings.folder, word) if "/" in word else word
         old = NamedProgram("base", (os.path.normpath(path) if "/" in word else word,))
@@ -220,36 +224,39 @@ def side_by_side(
     return (old, NamedProgram("new", (command[0],))), tuple(command[1:])
 
 
-def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) -> None:
+def refuse_stored(base: Base, wanted: Gate, trust: bool, kept: Run | None = None) -> None:
     """Raises UsageError if the stored numbers of the base cannot be compared.
 
-    kept: whether they would be compared with the numbers of a kept run.
+    kept: the kept run with whose numbers they would be compared. None if the new build is measured
+    now.
     """
-    where = ""
-    if base.commit is not None:
-        where = f" Build commit {base.commit[:12]} in another folder, and name its program with -p."
     if not wanted.timed:
         return
+    again = ""
+    if not base.run.settings.shell:
+        again = " Name its program with -p."
+        if base.commit is not None:
+            again = (
+                f" Build commit {base.commit[:12]} in another folder, and name its program with -p."
+            )
     names = ", ".join(one.measure for one in wanted.timed)
     if not trust:
-        raise UsageError(
-            f"{names} cannot be compared with stored numbers of another day; --trust-base "
-            "compares them nevertheless"
-            if kept
-            else f"the program of the base is gone, and {names} cannot be compared with stored "
-            f"numbers of another day.{where or ' Name its program with -p.'} --trust-base compares "
-            "them nevertheless"
-        )
-    other = check_base.other_machine(base)
+        why = check_base.hindrance(base) if kept is None else None
+        says = f"{names} cannot be compared with stored numbers of another day"
+        trusted = "--trust-base compares them nevertheless"
+        raise UsageError(f"{why}, and {says}.{again} {trusted}" if why else f"{says}; {trusted}")
+    other = check_base.other_machine(base) if kept is None else check_base.other_host(base, kept)
     if other is not None:
+        where = again if base.commit is not None else ""
         raise UsageError(f"--trust-base cannot compare {names}: {other}.{where}")
 
 
-def refuse_settings(base: Base, run: Run) -> None:
-    """Raises UsageError if the stored numbers are those of another command or of other options."""
+def refuse_settings(base: Base, stored: StoredRun) -> None:
+    """Raises UsageError if the base's numbers are those of another command, input or option."""
+    run = stored.run()
     if len(run.settings.workloads) != 1:
         return
-    other = check_base.other_settings(base, run)
+    other = check_base.other_settings(base, run) or check_base.other_input(base, stored)
     if other is not None:
         raise UsageError(f"the stored numbers cannot be compared: {other}")
 
@@ -337,7 +344,7 @@ def report_of(
             )
             base_is_broken = row.contender == run.baseline and base is None and proven
     stopped = found.stopped[0] if found.stopped else None
-    now = next((one.name for one in contenders if one.name != run.baseline), run.baseline)
+    now = check_base.judged(run).name
     names = (run.baseline, now) if base is None else ("base", "new")
     if broken is not None:
         checked: tuple[gate.Checked, ...] = ()

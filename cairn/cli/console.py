@@ -245,8 +245,9 @@ def is_stream(out: Path) -> bool:
 def emit(content: str | bytes, out: Path | None, force: bool) -> None:
     """Writes a result to standard output or to the file `out`.
 
-    A file is written completely or not at all, by a rename. If `out` is a link, the link itself is
-    replaced. A device, a pipe or a descriptor is written directly.
+    A file is written completely or not at all, by a rename. It keeps the permissions of the file
+    that it replaces. A new file has all permissions that the umask allows. If `out` is a link, the
+    link itself is replaced. A device, a pipe or a descriptor is written directly.
 
     Raises UsageError or CairnError if the file cannot be written.
     """
@@ -265,15 +266,32 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
             raise cannot("write", out, error) from error
         return
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    mode = _mode(out)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        # The kernel applies the umask to the mode of a new file.
+        descriptor = os.open(draft, flags, 0o666 if mode is None else 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(encoded)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
         draft.replace(out)
-    except OSError as error:
+    except BaseException as error:
+        # After ctrl-C, too, no draft is left behind.
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise cannot("write", out, error) from error
+        if isinstance(error, OSError):
+            raise cannot("write", out, error) from error
+        raise
+
+
+def _mode(out: Path) -> int | None:
+    """Returns the permissions of the file that is replaced; None if there is no regular file."""
+    try:
+        status = out.lstat()
+    except OSError:
+        return None
+    return status.st_mode & 0o777 if stat.S_ISREG(status.st_mode) else None
 
 
 def fail(error: BaseException, code: int) -> NoReturn:

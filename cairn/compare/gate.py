@@ -31,6 +31,7 @@ from cairn import units
 from cairn.compare import comparison, plan, rounds_needed, stats
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
 from cairn.gate import INSTRUCTIONS, Gate, GateBound, InstructionCount
+from cairn.memory import NUMBERS
 from cairn.model import (
     CPU_TIME,
     FAULTS,
@@ -387,6 +388,7 @@ def judge_stored(
 
     The intervals are those of Mann and Whitney. They hold only if the machine was the same at both
     times, since whatever changed between them counts as a change of the program.
+    Memory is compared only if one method measured it in all runs.
 
     names: the names of both programs, as in a sentence. counts: the instructions of both.
     """
@@ -400,15 +402,30 @@ def judge_stored(
             ]
             found.append(counted(bound, *names, both))
             continue
-        numbers = [_numbers(of, bound.measure, (*before, *now)) for of in (before, now)]
+        metric = _metric((*before, *now), bound.measure)
+        methods = _memory_methods((*before, *now), metric)
+        if len(methods) > 1:
+            noun = MEASURES[bound.measure].noun
+            problem = f"{noun} was measured in different ways ({', '.join(methods)})"
+            found.append(Checked(bound.measure, bound.most, GateState.UNKNOWN, problem=problem))
+            continue
+        numbers = [_numbers(of, metric) for of in (before, now)]
         found.append(_decided_stored(bound, numbers[0], numbers[1], len(gate.timed)))
     return tuple(found)
 
 
-def _numbers(of: Sequence[Sample], measure: str, both: Sequence[Sample]) -> list[float]:
-    metric = _metric(both, measure)
+def _numbers(of: Sequence[Sample], metric: Metric) -> list[float]:
     found = (value(sample, metric.key) for sample in of if sample.counts)
     return [number for number in found if number is not None]
+
+
+def _memory_methods(of: Sequence[Sample], metric: Metric) -> list[str]:
+    """Returns the methods by which a metric of memory was measured; [] for another metric."""
+    if metric.key not in NUMBERS:
+        return []
+    return sorted(
+        {one.memory.method for one in of if one.counts and value(one, metric.key) is not None}
+    )
 
 
 def _decided_stored(

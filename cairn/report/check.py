@@ -32,6 +32,8 @@ from cairn.report.tables import Cell, Table
 from cairn.report.view import View
 
 BROKEN = "broken"
+_DIGITS_MOST = 9
+"""The most decimals of a percentage that must differ from its bound."""
 
 
 class CheckReport(Struct, frozen=True):
@@ -150,15 +152,37 @@ def _amount(one: Checked) -> str:
     if one.low == one.high == 0:
         return f"as {_many(one.measure)} {noun} as"
     if one.state is GateState.PASS:
-        if one.high < 0:
-            return f"at least {units.percent(-one.high, signed=False)} less {noun} than"
-        return f"at most {units.percent(one.high, signed=False)} more {noun} than"
-    if 1 + one.high >= formatting.TWICE:
-        # The ends are those of the interval, so both have their digits, however wide it is.
-        ends = [formatting.multiple(1 + end) for end in (one.low, one.high)]
+        return _at_most(one.high, one.most, noun)
+    # The ends are those of the interval, so both have their digits, however wide it is.
+    ends = [formatting.multiple(1 + end) for end in (one.low, one.high)]
+    if 1 + one.high >= formatting.TWICE and float(ends[0].replace(",", "")) > 1 + one.most:
         return f"{_range(*ends)} times the {noun} of"
-    ends = [units.percent(end, signed=False) for end in (one.low, one.high)]
-    return f"{_range(*(end.removesuffix(' %') for end in ends))} % more {noun} than"
+    return f"{_range(*_above(one.low, one.high, one.most))} % more {noun} than"
+
+
+def _at_most(high: float, most: float, noun: str) -> str:
+    """Returns the upper end of an interval as a phrase, such as "at most 3 % more time than".
+
+    It has the digits of the table, but is not above the bound `most`.
+    """
+    text = units.percent(abs(high), signed=False)
+    number = float(text.removesuffix(" %"))
+    if high < 0 < number:
+        return f"at least {text} less {noun} than"
+    return f"at most {text if number < 100 * most else _percent(most)} more {noun} than"
+
+
+def _above(low: float, high: float, most: float) -> tuple[str, str]:
+    """Returns both ends of an interval above the bound `most`, in percent, without the sign.
+
+    They have enough digits to show that the lower end is above the bound.
+    """
+    ends = [units.percent(end, signed=False).removesuffix(" %") for end in (low, high)]
+    limit, digits = float(_percent(most).removesuffix(" %")), 0
+    while float(ends[0]) <= limit and digits < _DIGITS_MOST:
+        digits += 1
+        ends = [f"{100 * end:.{digits}f}" for end in (low, high)]
+    return ends[0], ends[1]
 
 
 def _many(measure: str) -> str:
@@ -209,12 +233,14 @@ def _advice(report: CheckReport) -> Iterator[str]:
     rounds = max(one for one in wanted if one is not None)
     done = max(one.rounds for one in report.checked)
     rule = report.run.rule
+    more = f"--max-rounds {rounds}" if rounds > rule.max_rounds else ""
     if rule.precision is None:
         yield f"Use -r {rounds}, or leave out -r."
     elif report.stopped == TIME_BUDGET and rule.budget_s is not None and done:
-        yield f"Use --budget {units.budget(rule.budget_s * rounds / done)}."
-    elif rounds > rule.max_rounds:
-        yield f"Use --max-rounds {rounds}."
+        budget = f"--budget {units.budget(rule.budget_s * rounds / done)}"
+        yield f"Use {' '.join(filter(None, (budget, more)))}."
+    elif more:
+        yield f"Use {more}."
 
 
 def _change(one: Checked) -> str:
@@ -275,8 +301,12 @@ def _footer(report: CheckReport) -> Iterator[str]:
                 ),
             )
         )
-    if any(one.measure == INSTRUCTIONS and one.estimate is not None for one in report.checked):
-        equal = all(len(set(one.counts)) == 1 for one in report.counts)
+    counted = [
+        one for one in report.checked if one.measure == INSTRUCTIONS and one.estimate is not None
+    ]
+    if counted:
+        # An interval without width has equal counts of each build, also of a stored base.
+        equal = all(one.low == one.high for one in counted)
         yield (
             "instructions: counted by callgrind, twice with the same result"
             if equal

@@ -12,6 +12,7 @@ import msgspec
 
 from cairn import units
 from cairn.compare import comparison
+from cairn.memory import AFTER_ITS_END
 from cairn.model import SCHEMA, Run, Sample
 from cairn.report import markdown, soak_plot, soak_rules, terminal
 from cairn.report.formatting import NOT_MEASURED, printable
@@ -212,8 +213,18 @@ def _tried(one: Tried, run: Run) -> str:
 
 
 def _next(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
-    open_ones = [one for one in found if one.needed_s is not None]
-    if open_ones and run.settings.soak_s is not None:
+    seconds = run.settings.soak_s
+    contradict = [one for one in found if one.reason is Reason.ROUNDS and one.failure is None]
+    if contradict and seconds is not None:
+        rounds = max(len(one.runs) for one in contradict)
+        # A program that ends by itself does not run for longer.
+        longer = any(one.no_trim != AFTER_ITS_END for one in contradict)
+        yield (
+            f"More rounds (-r {2 * rounds}){' or longer runs (--for)' * longer} may tell which "
+            f"verdict is right under {_names(contradict)}."
+        )
+    open_ones = [one for one in found if one.needed_s is not None and one not in contradict]
+    if open_ones and seconds is not None:
         longest = max(one.needed_s or 0.0 for one in open_ones)
         yield (
             f"Runs of about {_about(longest)} would probably give a verdict under "

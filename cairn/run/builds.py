@@ -48,6 +48,14 @@ def of_run(settings: Settings, contenders: Sequence[Contender]) -> tuple[Build, 
     return tuple(found.values())
 
 
+def paths(settings: Settings, contenders: Sequence[Contender]) -> frozenset[str]:
+    """Returns the paths of the programs of these contenders, with their scripts and libraries.
+
+    Raises ProgramMissing if a program does not exist.
+    """
+    return frozenset(path for _, path, _ in _of_programs(settings, contenders))
+
+
 def _of_contenders(contenders: Sequence[Contender]) -> Iterator[tuple[str, str, str]]:
     for contender in contenders:
         for path in contender.preload:
@@ -149,14 +157,20 @@ def refuse_other(before: Sequence[Build], now: Sequence[Build]) -> None:
     for name, one in known.items():
         if name not in current and not os.path.exists(one.path):
             raise ProgramMissing(_gone(name))
-    other = [
+    changed = other(before, now)
+    if changed:
+        kind = ContenderFailed if all(one.part == "contender" for one in changed) else UsageError
+        raise kind(f"{another(changed)} than when this run began; {_ADVICE}")
+
+
+def other(before: Sequence[Build], now: Sequence[Build]) -> list[Build]:
+    """Returns the builds that are not in both sequences."""
+    known, current = ({one.name: one for one in builds} for builds in (before, now))
+    return [
         one
         for name, one in {**current, **known}.items()
         if name not in current or name not in known or one.build != current[name].build
     ]
-    if other:
-        kind = ContenderFailed if all(one.part == "contender" for one in other) else UsageError
-        raise kind(f"{_another(other)} than when this run began; {_ADVICE}")
 
 
 def _gone(name: str) -> str:
@@ -166,10 +180,11 @@ def _gone(name: str) -> str:
 _ADVICE = "put back what was there, or begin a new run"
 
 
-def _another(other: Sequence[Build]) -> str:
-    names = [one.name for one in other[:_NAMED_MOST]]
-    more = f" and {len(other) - _NAMED_MOST} more" if len(other) > _NAMED_MOST else ""
-    verb = "is another build" if len(other) == 1 else "are other builds"
+def another(builds: Sequence[Build]) -> str:
+    """Returns that these are other builds, as the beginning of a clause."""
+    names = [one.name for one in builds[:_NAMED_MOST]]
+    more = f" and {len(builds) - _NAMED_MOST} more" if len(builds) > _NAMED_MOST else ""
+    verb = "is another build" if len(builds) == 1 else "are other builds"
     return f"{', '.join(names)}{more} {verb}"
 
 
@@ -179,11 +194,19 @@ _Signature = tuple[int, int, int] | None
 class Watch:
     """Notices whether a file of the run is replaced while the run is measured."""
 
-    def __init__(self, builds: Sequence[Build]) -> None:
+    def __init__(self, builds: Sequence[Build], of_baseline: frozenset[str] | None = None) -> None:
+        """Notes how the files are now.
+
+        of_baseline: the paths of the baseline's files; see `paths`. None if all are its files.
+        """
         self._signatures = {one: _signature(one.path) for one in builds}
+        self._of_baseline = of_baseline
 
     def refuse_changed(self) -> None:
-        """Raises ProgramFailed if a file was replaced or vanished; ContenderFailed for a contender.
+        """Raises an error if a file was replaced or vanished.
+
+        The error is ContenderFailed for a library of a contender, and for a file of programs other
+        than the baseline's. Otherwise it is ProgramFailed.
 
         A file that has a new date but still the same build was not replaced.
         """
@@ -191,7 +214,8 @@ class Watch:
             now = _signature(one.path)
             if now == before:
                 continue
-            kind = ContenderFailed if one.part == "contender" else ProgramFailed
+            spared = self._of_baseline is not None and one.path not in self._of_baseline
+            kind = ContenderFailed if one.part == "contender" or spared else ProgramFailed
             if now is None:
                 raise kind(
                     f"{one.name} vanished while it was measured; put it back and continue with "

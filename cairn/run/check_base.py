@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,11 +23,12 @@ from cairn.binary import elf
 from cairn.compare.gate import MEASURES
 from cairn.errors import CairnError, UsageError, cannot
 from cairn.gate import InstructionCount
-from cairn.model import NO_INPUT, SCHEMA, Run, Sample, Settings
-from cairn.run import builds
+from cairn.model import COPY, NO_INPUT, SCHEMA, Contender, Run, Sample, Settings
+from cairn.run import builds, store
 from cairn.run.stored_run import (
     LARGEST_FILE,
     DamagedFile,
+    StoredRun,
     checked,
     decoded,
     encoded,
@@ -57,16 +59,36 @@ class Base(Struct, frozen=True):
     compiler: str | None = None
     """The compilers that made the program, as its section .comment names them."""
     valgrind: str | None = None
+    input: str | None = None
+    """The SHA-256 of the copied input of all runs; None without such an input. Bases of earlier
+    versions have none."""
 
 
-def of_run(run: Run, samples: tuple[Sample, ...], counts: tuple[InstructionCount, ...]) -> Base:
-    """Returns the base for a run of one contender that has just ended."""
+def of_run(
+    run: Run,
+    samples: tuple[Sample, ...],
+    counts: tuple[InstructionCount, ...],
+    copied: str | None = None,
+) -> Base:
+    """Returns the base for a run of one contender that has just ended.
+
+    copied: the SHA-256 of its copied input; see `input_of`.
+    """
     commit, uncommitted = commit_of(run.settings.folder)
     return Base(
         schema=SCHEMA, kind=KIND, run=run, samples=samples, instructions=counts,
         machine=machine_id(), commit=commit, uncommitted=uncommitted, compiler=compiler_of(run),
-        valgrind=valgrind_version() if counts else None,
+        valgrind=valgrind_version() if counts else None, input=copied,
     )  # fmt: skip
+
+
+def input_of(stored: StoredRun) -> str | None:
+    """Returns the SHA-256 of a run's copy of standard input; None if there is no copy."""
+    try:
+        with (stored.path / store.INPUT).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def write(base: Base) -> bytes:
@@ -197,16 +219,21 @@ def compiler_of(run: Run) -> str | None:
     return "; ".join(sorted(set(names))) or None
 
 
-def runs_still(base: Base) -> bool:
-    """Returns whether the program of the base is where it was, and is the same build."""
+def hindrance(base: Base) -> str | None:
+    """Returns why the base's program cannot run beside another, as a clause; None if it can.
+
+    It can if it is where it was, and if it and all files that it uses are the same builds.
+    """
+    if base.run.settings.shell:
+        return "the base was made with --shell, so its program cannot run beside another"
     if not base.run.builds:
-        return False
+        return "the base does not know the build of its program"
     try:
         now = builds.of_run(base.run.settings, base.run.contenders)
-        builds.refuse_other(base.run.builds, now)
     except CairnError:
-        return False
-    return True
+        return "the program of the base is gone"
+    other = builds.other(base.run.builds, now)
+    return f"{builds.another(other)} than for the base" if other else None
 
 
 def other_machine(base: Base) -> str | None:
@@ -217,25 +244,88 @@ def other_machine(base: Base) -> str | None:
     return None if base.machine == own else "the base was made on another machine"
 
 
+def other_host(base: Base, run: Run) -> str | None:
+    """Returns why a kept run was not measured on the machine of the base, as a clause.
+
+    Returns None if it probably was: a run keeps no hash of its machine, but describes it.
+    """
+    for what, before, now in (
+        ("processor", base.run.host.cpu_model, run.host.cpu_model),
+        ("number of CPUs", base.run.host.cpus, run.host.cpus),
+        ("kernel", base.run.host.kernel, run.host.kernel),
+        ("size of memory", base.run.host.memory_bytes, run.host.memory_bytes),
+    ):
+        if before != now:
+            return (
+                f"the run was measured on a machine with another {what} "
+                f"({now}, and {before} for the base)"
+            )
+    return None
+
+
+def judged(run: Run) -> Contender:
+    """Returns the contender that is compared with a base: the first besides the baseline, if any.
+
+    A run without another contender has one build, and this is its baseline.
+    """
+    return next((one for one in run.competing if one.name != run.baseline), run.competing[0])
+
+
 def other_settings(base: Base, run: Run) -> str | None:
     """Returns why the runs of a base and of `run` are not alike, as a clause; None if they are."""
-    arguments = words(base.run)[1:]
-    for contender in run.competing:
-        own = run.settings.workloads[0].command
-        own = (*contender.program, *own[1:]) if contender.program else own
-        if own[1:] != arguments:
-            return f"the base ran '{shlex.join(words(base.run))}', and not '{shlex.join(own)}'"
     before, now = (_conditions(of) for of in (base.run.settings, run.settings))
     for option, value in before.items():
         if value != now[option]:
             known = f"with {option} {value}" if value else f"without {option}"
             return f"the base was made {known}"
-    return None
+    shell = run.settings.shell
+    made = words(base.run)
+    for contender in run.competing:
+        own = run.settings.workloads[0].command
+        own = (*contender.program, *own[1:]) if contender.program else own
+        if _arguments(own, shell) != _arguments(made, shell):
+            return f"the base ran '{_line(made, shell)}', and not '{_line(own, shell)}'"
+    return _other_allocator(base.run.competing[0], judged(run))
+
+
+def _line(command: Sequence[str], shell: bool) -> str:
+    return " ".join(command) if shell else shlex.join(command)
+
+
+def _arguments(command: Sequence[str], shell: bool) -> tuple[str, ...]:
+    """Returns the arguments of a program. With --shell, they are the text behind the first word."""
+    return tuple(" ".join(command).split(maxsplit=1)[1:] if shell else command[1:])
+
+
+def _other_allocator(before: Contender, now: Contender) -> str | None:
+    """Returns that two builds ran under different allocators, as a clause; None if they did not."""
+    # Runs of earlier versions have no spec. Without -a, a build that is linked with an allocator
+    # keeps it, and the base's build may have had none.
+    if not before.spec or not now.spec or (before.spec == "system" and now.name == "linked"):
+        return None
+    if before.spec == now.spec:
+        return None
+    return f"the base ran under {before.spec}, and not under {now.spec}"
+
+
+def other_input(base: Base, stored: StoredRun) -> str | None:
+    """Returns why a run and its base did not read the same copied input, as a clause.
+
+    Returns None if they did, or if one of them had no such input; `other_settings` tells that.
+    """
+    if COPY not in (base.run.settings.stdin, stored.run().settings.stdin):
+        return None
+    if base.input is None:
+        return f"the base keeps no checksum of its piped input; {_MAKE_AGAIN}"
+    now = input_of(stored)
+    if now is None:
+        return "the copy of the run's piped input is gone"
+    return None if base.input == now else "the base read another piped input"
 
 
 def _conditions(settings: Settings) -> dict[str, str]:
     """Returns the options of a run that change what is measured, by their names."""
-    stdin, folder = settings.stdin, settings.folder
+    stdin, folder, warm = settings.stdin, settings.folder, settings.warm_memory
     if stdin == NO_INPUT:
         stdin = ""
     elif os.path.isabs(stdin) and os.path.commonpath((stdin, folder)) == folder:
@@ -250,6 +340,7 @@ def _conditions(settings: Settings) -> dict[str, str]:
         "--cpus": settings.cpus or "",
         "--shell": "yes" * settings.shell,
         "--wait-descendants": "yes" * settings.wait_descendants,
+        "--warm-memory": "" if warm is None else f"{warm}B" if warm else "off",
     }
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from cairn.allocators.contenders import behind_probe
 from cairn.doctor.program_checks import Reached
+from cairn.errors import UsageError
 from cairn.model import Contender, Settings, Trial
 from cairn.run.runner import Runner, private_folder
 
 
-def look(settings: Settings, contender: Contender) -> Reached | None:
+def look(settings: Settings, contender: Contender, told: Callable[[str], None]) -> Reached | None:
     """Runs the first workload under this contender, with the probe preloaded.
 
+    told: shows the user a failure of --cleanup, which changes no result.
+
     Returns None if the run fails; the comparison will then fail in the same way and report it.
-    Raises UsageError when --setup, --prepare, --conclude or --cleanup fails.
+    Raises UsageError when --setup, --prepare or --conclude fails.
     """
     behind = (
         contender
@@ -29,7 +34,10 @@ def look(settings: Settings, contender: Contender) -> Reached | None:
             sample, _ = runner.trial(Trial(0, 0, behind.name), watch=True)
         finally:
             if settings.cleanup is not None:
-                runner.hook("cleanup", settings.cleanup)
+                try:
+                    runner.hook("cleanup", settings.cleanup)
+                except UsageError as error:
+                    told(str(error))
     summary = sample.probe
     if sample.failure is not None or summary is None:
         return None

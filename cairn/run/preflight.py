@@ -90,7 +90,8 @@ def prepare(
             f"{diagnosis.carries.name} contains {diagnosis.carries.inside.allocator}; "
             "a run with the probe now finds out which allocator the program uses"
         )
-        seen = malloc_share.look(settings, next(one for one in contenders if one.name == chosen))
+        judged = next(one for one in contenders if one.name == chosen)
+        seen = malloc_share.look(settings, judged, say)
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
     followed = () if specs else _settled_by_run(diagnosis)
     warnings = [

@@ -52,8 +52,8 @@ _LOOK_S = 0.02
 """The interval at which Cairn looks for answers."""
 _LOAD_S = 0.05
 """The least time between the beginnings of two loads."""
-_GRID = 512
-"""The number of moments at which the memory of several processes is added up."""
+_SUMS_MOST = 512
+"""The greatest number of moments at which the memory of several processes is added up."""
 _TRIES = 5
 """Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
 _LIBRARY = "libcairn-probe"
@@ -340,16 +340,22 @@ def _course(
 
 
 def _summed(courses: Sequence[_Course]) -> _Course:
-    """The sums over several processes, at _GRID times.
+    """The sums over several processes, at the moments of all of them.
+
+    No other times are added, because the judge counts the moments of a series as readings. If there
+    are more than _SUMS_MOST, only the first moment of each of as many parts of the time is kept.
+    The last moment is a part of its own.
 
     The numbers of a process are interpolated linearly between its moments. Before its first moment
     and after its last one, they are 0.
     """
     import numpy as np
 
-    first = min(one[0][0] for one in courses)
-    last = max(one[0][-1] for one in courses)
-    times = np.unique(np.linspace(first, last, _GRID).astype(np.int64))
+    times = np.unique(np.concatenate([np.asarray(one[0], np.int64) for one in courses]))
+    if len(times) > _SUMS_MOST:
+        parts = (times - times[0]) * (_SUMS_MOST - 1) // (times[-1] - times[0])
+        _, kept = np.unique(parts, return_index=True)
+        times = times[kept]
     sums = [
         sum(np.interp(times, one[0], one[number], left=0.0, right=0.0) for one in courses)
         for number in (1, 2, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
-from cairn.errors import CairnError, UsageError
+from cairn.cli import check_plan
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import Gate, GateBound, InstructionCount
-from cairn.model import Contender, Run, Workload
-from cairn.run import check_base
+from cairn.model import COPY, Contender, Run, Workload
+from cairn.run import builds, check_base
+from cairn.run.program_contenders import NamedProgram
+from cairn.run.store import Folder
 
 
 def one_build() -> Run:
@@ -75,6 +79,8 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
         ({"idle_s": 2.5}, "without --idle"),
         ({"shell": True}, "without --shell"),
         ({"wait_descendants": True}, "without --wait-descendants"),
+        ({"warm_memory": 1 << 20}, "without --warm-memory"),
+        ({"warm_memory": 0}, "without --warm-memory"),
         ({"workloads": (replace(workload, load="wrk"),)}, "without --while"),
         ({"workloads": (Workload(workload.name, words),)}, "the base ran '"),
     ):
@@ -91,6 +97,165 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
     known = replace(settings, folder="/here", stdin="/here/in.txt")
     before = replace(base, run=replace(base.run, settings=known))
     assert check_base.other_settings(before, replace(run, settings=moved)) is None
+
+
+def test_with_a_shell_the_text_behind_the_first_word_is_compared() -> None:
+    """The whole line is one word, so no argument was compared."""
+
+    def run(*command: str) -> Run:
+        settings = replace(
+            one_build().settings, shell=True, workloads=(Workload("x", command),)
+        )  # fmt: skip
+        return replace(one_build(), settings=settings)
+
+    base = replace(a_base(), run=run("./old 1 | wc"))
+    assert check_base.other_settings(base, run("./new  1 | wc")) is None
+    assert check_base.other_settings(base, run("./new", "1", "|", "wc")) is None
+    told = check_base.other_settings(base, run("./new 2 | wc"))
+    assert told == "the base ran './old 1 | wc', and not './new 2 | wc'"
+
+
+def test_stored_numbers_are_those_of_the_same_allocator() -> None:
+    """A base of the system's allocator and a run of another one were once compared."""
+
+    def run(*specs: str) -> Run:
+        found = a_run(*(Contender(one, "x", one, spec=one) for one in specs))
+        return replace(found, baseline=specs[0])
+
+    base = replace(a_base(), run=run("system"))
+    assert check_base.other_settings(base, run("system")) is None
+    for kept in (run("cairn"), run("system", "cairn")):
+        told = check_base.other_settings(base, kept)
+        assert told == "the base ran under system, and not under cairn"
+    own = Contender("linked", "custom", "libjemalloc.so.2", spec="/lib/libjemalloc.so.2")
+    linked = replace(base.run, contenders=(own,), baseline="linked")
+    assert check_base.other_settings(base, linked) is None, "each has the allocator it is linked to"
+    told = check_base.other_settings(replace(base, run=linked), run("system"))
+    assert told == "the base ran under /lib/libjemalloc.so.2, and not under system"
+    older = replace(base.run, contenders=(Contender("system", "system", "glibc 2.36"),))
+    assert check_base.other_settings(replace(base, run=older), run("cairn")) is None
+
+
+def test_stored_numbers_are_those_of_the_same_piped_input(tmp_path: Path) -> None:
+    """Every copied input has the same name, so runs of different inputs were compared."""
+
+    def stored(name: str, content: bytes) -> Folder:
+        copy = tmp_path / name
+        copy.write_bytes(content)
+        run = one_build()
+        run = replace(run, id=f"20260101-000000-{name}", settings=replace(run.settings, stdin=COPY))
+        return Folder.create(tmp_path / "results", run, copy)
+
+    first, same, other = stored("aaaa", b"1"), stored("bbbb", b"1"), stored("cccc", b"2")
+    base = check_base.of_run(first.run(), (), (), check_base.input_of(first))
+    assert base.input is not None
+    check_plan.refuse_settings(base, same)
+    with pytest.raises(UsageError, match="compared: the base read another piped input"):
+        check_plan.refuse_settings(base, other)
+    (other.path / "input").unlink()
+    with pytest.raises(UsageError, match="the copy of the run's piped input is gone"):
+        check_plan.refuse_settings(base, other)
+    with pytest.raises(UsageError, match="no checksum of its piped input; make it again with"):
+        check_plan.refuse_settings(replace(base, input=None), same)
+    older = json.loads(check_base.write(base))
+    del older["input"]
+    (tmp_path / "base.json").write_text(json.dumps(older))
+    assert check_base.read(tmp_path / "base.json").input is None
+
+
+TIMED = Gate((GateBound("time", 0.03),))
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [("cpu_model", "processor"), ("cpus", "number of CPUs"), ("kernel", "kernel"),
+     ("memory_bytes", "size of memory")],
+)  # fmt: skip
+def test_a_kept_run_is_compared_with_stored_times_of_its_own_machine_only(
+    monkeypatch: pytest.MonkeyPatch, field: str, says: str
+) -> None:
+    """The machine of today was compared instead, which a kept run need not come from."""
+    base, run = replace(a_base(), machine="another"), one_build()
+    check_plan.refuse_stored(base, TIMED, True, run)
+    changed: Any = {field: "7" if field in ("cpu_model", "kernel") else 7}
+    other = replace(run, host=replace(run.host, **changed))
+    with pytest.raises(UsageError, match=f"measured on a machine with another {says} \\(7, and "):
+        check_plan.refuse_stored(replace(base, machine=check_base.machine_id()), TIMED, True, other)
+    monkeypatch.setattr(check_base, "machine_id", lambda: "this")
+    with pytest.raises(UsageError, match="the base was made on another machine"):
+        check_plan.refuse_stored(base, TIMED, True)
+
+
+def of_builds(*names: str) -> Run:
+    """A run whose contenders have these programs, named by their paths."""
+    contenders = [Contender(Path(one).name, "system", "glibc", program=(one,)) for one in names]
+    run = replace(a_run(*contenders), baseline=contenders[0].name)
+    workload = Workload("x", (names[0],))
+    return replace(run, settings=replace(run.settings, workloads=(workload,), folder="/"))
+
+
+def scripts(tmp_path: Path) -> list[str]:
+    """Two programs of their own."""
+    made = []
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n# {name}\n")
+        (tmp_path / name).chmod(0o755)
+        made.append(str(tmp_path / name))
+    return made
+
+
+def test_the_base_says_which_file_is_another_build(tmp_path: Path) -> None:
+    """If only a library was another build, the program of the base was said to be gone."""
+    old, _ = scripts(tmp_path)
+    run = of_builds(old)
+    known = builds.of_run(run.settings, run.contenders)
+    base = replace(a_base(), run=replace(run, builds=known), commit=None)
+    assert check_base.hindrance(base) is None
+    library = next(one for one in known if one.part == "library")
+    rebuilt = [replace(one, build="SHA-256 0") if one is library else one for one in known]
+    other = replace(base, run=replace(base.run, builds=tuple(rebuilt)))
+    says = f"{library.name} is another build than for the base"
+    assert check_base.hindrance(other) == says
+    with pytest.raises(UsageError, match=rf"^{re.escape(says)}, and time cannot .*\. Name its pro"):
+        check_plan.refuse_stored(other, TIMED, False)
+    Path(old).unlink()
+    assert check_base.hindrance(base) == "the program of the base is gone"
+
+
+def test_a_base_of_a_shell_line_is_compared_by_its_stored_numbers() -> None:
+    """The whole line was taken for the name of a program, which was said to be missing."""
+    base = a_base()
+    settings = replace(base.run.settings, shell=True, workloads=(Workload("x", ("./old 1",)),))
+    base = replace(base, run=replace(base.run, settings=settings), commit="0" * 40)
+    assert check_plan.side_by_side(base, ("./new 1",), ()) is None
+    with pytest.raises(UsageError, match="made with --shell, which is not for -p; leave out -p"):
+        check_plan.side_by_side(base, ("./new 1",), (NamedProgram("old", ("./old",)),))
+    with pytest.raises(UsageError) as error:
+        check_plan.refuse_stored(base, TIMED, False)
+    assert str(error.value) == (
+        "the base was made with --shell, so its program cannot run beside another, and time cannot "
+        "be compared with stored numbers of another day. --trust-base compares them nevertheless"
+    )
+
+
+def test_a_replaced_file_of_the_checked_build_alone_does_not_break_the_base(
+    tmp_path: Path,
+) -> None:
+    """The exit code once was 3 whichever build was replaced, as if the base were broken."""
+    old, new = scripts(tmp_path)
+    run = of_builds(old, new)
+    known = builds.of_run(run.settings, run.contenders)
+    own = builds.paths(run.settings, run.contenders[:1])
+    for replaced, kind in ((new, ContenderFailed), (old, ProgramFailed)):
+        watch = builds.Watch(known, own)
+        watch.refuse_changed()
+        Path(replaced).write_text("#!/bin/sh\n# another\n")
+        with pytest.raises(kind, match="was replaced while it was measured"):
+            watch.refuse_changed()
+    watch = builds.Watch(builds.of_run(run.settings, run.contenders))
+    Path(new).unlink()
+    with pytest.raises(ProgramFailed, match="vanished while it was measured"):
+        watch.refuse_changed()
 
 
 def test_a_base_does_not_replace_another_file(tmp_path: Path) -> None:

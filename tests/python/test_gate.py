@@ -17,7 +17,7 @@ from support.widths import at_all_widths
 
 from cairn.cli import check, check_plan, cli, json_schema
 from cairn.compare import gate, rounds_needed, stats, stopping
-from cairn.compare.gate import GateState
+from cairn.compare.gate import Checked, GateState
 from cairn.errors import CairnError
 from cairn.gate import Gate, GateBound, InstructionCount
 from cairn.memory import Memory
@@ -263,6 +263,25 @@ def test_stored_numbers_are_compared_without_rounds() -> None:
     assert few.state is GateState.OPEN and few.low is None
 
 
+def test_stored_memory_is_not_compared_across_methods() -> None:
+    """A base measured by a cgroup and a build that was sampled once were compared, with a verdict.
+
+    The time has no such method, and is compared.
+    """
+    asked = Gate((GateBound("peak", 0.02), GateBound("time", 0.03)))
+    before, now = (
+        [one for one in samples(20, 1.0, 0.01, peak=peak) if one.trial.contender == name]
+        for name, peak in (("old", 1.0), ("new", 1.5))
+    )
+    now = [replace(one, memory=replace(one.memory, method="sampled")) for one in now]
+    found, time = gate.judge_stored(asked, before, now, ("base", "new"), ((), ()))
+    assert found.state is GateState.UNKNOWN and time.state is GateState.PASS
+    assert found.problem == "peak memory was measured in different ways (cgroup v1, sampled)"
+    unmeasured = [replace(one, memory=Memory("not measured", None, None, None)) for one in now]
+    found, _ = gate.judge_stored(asked, before, unmeasured, ("base", "new"), ((), ()))
+    assert found.problem == "peak memory was not measured in both builds"
+
+
 CASES: dict[str, Callable[[], CheckReport]] = {
     "worse": lambda: a_check(
         ["time>3%", "peak>2%", "instructions>0.5%"], samples(12, 1.10, 0.01),
@@ -293,6 +312,88 @@ def test_reports_are_golden(golden: Callable[[str, str], None], name: str) -> No
     else:
         text = reporting.rendered(report, View(width=80))
     golden(f"check/{name}", text)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "says"),
+    [
+        (0.0054, 0.0054, 0.005, "new executes 0.54 % more"),
+        (0.00001, 0.00001, 0.0, "new executes 0.001 % more"),
+        (0.005004, 0.02, 0.005, "new executes 0.5004 to 2.0000 % more"),
+        (0.053, 0.0531, 0.005, "new executes 5.3 % more"),
+        (0.035, 1.2, 0.03, "new executes 3.5 to 120 % more"),
+        (9.0003, 9.5, 9.0, "new executes 900.03 to 950.00 % more"),
+        (0.7, 3.7, 0.03, "new executes 1.7 to 4.7 times the"),
+    ],
+)
+def test_a_worse_build_is_said_to_be_above_the_bound(
+    low: float, high: float, most: float, says: str
+) -> None:
+    """A check once said "0.5 % more instructions, and the bound is 0.5 %" of 0.54 %."""
+    one = Checked("instructions", most, GateState.WORSE, 0.0, low, high, None, 1.0, 1.0, 2)
+    assert reporting._sentence(one, "new", "old").startswith(f"{says} instructions ")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "says"),
+    [
+        (0.001, 0.0111, 0.03, "at most 1.1 % more time than old"),
+        (0.001, 0.029, 0.03, "at most 2.9 % more time than old"),
+        (0.001, 0.0296, 0.0298, "at most 2.98 % more time than old"),
+        (0.001, 0.03, 0.03, "at most 3 % more time than old"),
+        (-0.01, 0.00001, 0.03, "at most 0 % more time than old"),
+        (-0.01, 0.0, 0.0, "at most 0 % more time than old"),
+        (-0.05, -0.0128, 0.03, "at least 1.3 % less time than old"),
+        (-0.05, -0.00001, 0.03, "at most 0 % more time than old"),
+    ],
+)
+def test_the_sentence_of_a_build_that_passes_has_the_end_of_the_table(
+    low: float, high: float, most: float, says: str
+) -> None:
+    one = Checked("time", most, GateState.PASS, 0.0, low, high, 0.99, 1.0, 1.0, 12)
+    assert f" {says}, " in reporting._sentence(one, "new", "old")
+
+
+def test_the_footer_on_counts_is_that_of_both_builds() -> None:
+    """It once said "with the same result" if only the counts of a stored base differed."""
+    bounds = (GateBound("instructions", 0.5),)
+    base, now = InstructionCount("base", (100, 101)), InstructionCount("new", (100, 100))
+    report = a_check(["instructions>50%"], (), [replace(base, contender="old"), now])
+    checked = gate.judge_stored(Gate(bounds), (), (), ("base", "new"), ((base,), (now,)))
+    report = replace(report, checked=checked, counts=(now,), names=("base", "new"))
+    assert "differ from run to run" in reporting.board(report).footer[0]
+    checked = gate.judge_stored(Gate(bounds), (), (), ("base", "new"), ((now,), (now,)))
+    assert "with the same result" in reporting.board(replace(report, checked=checked)).footer[0]
+
+
+def test_the_advice_of_a_longer_budget_allows_the_rounds_that_it_is_for() -> None:
+    """A longer --budget alone ended at the same --max-rounds."""
+    rule = StopRule(min_rounds=12, max_rounds=400, budget_s=60.0)
+    report = a_check(["time>3%"], samples(12, 1.02, 0.05), rule=rule, stopped="time budget")
+    for rounds, says in (
+        (700, "Use --budget 65min --max-rounds 700."),
+        (245, "Use --budget 23min."),
+    ):
+        checked = tuple(replace(one, rounds_needed=rounds) for one in report.checked)
+        assert reporting.says(replace(report, checked=checked))[-1] == says
+
+
+def test_a_summary_for_the_step_is_written_once_and_keeps_the_text_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report stood there twice, and replaced the text of the commands before."""
+    step, link = tmp_path / "step.md", tmp_path / "link.md"
+    step.write_text("before\n")
+    link.symlink_to(step)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    report = CASES["pass"]()
+    check._write_ci_files(report, None, link, 0.0)
+    assert link.is_symlink()
+    assert step.read_text() == f"before\n{reporting.summary(report)}"
+    check._write_ci_files(report, None, other := tmp_path / "other.md", 0.0)
+    assert other.read_text() == reporting.summary(report)
+    assert step.read_text() == f"before\n{2 * reporting.summary(report)}"
 
 
 def test_junit_is_read_by_another_parser() -> None:

@@ -44,6 +44,34 @@ def test_a_full_device_is_an_error_of_one_sentence() -> None:
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
+def test_a_file_has_the_permissions_of_the_umask_or_of_the_file_before(tmp_path: Path) -> None:
+    """Another user, such as the service that reads --junit, once could not read any output."""
+    before = os.umask(0o027)
+    try:
+        emit("answer\n", file := tmp_path / "new", False)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    for mode in (0o600, 0o664):
+        file.chmod(mode)
+        emit("again\n", file, True)
+        assert (stat.S_IMODE(file.stat().st_mode), file.read_text()) == (mode, "again\n")
+
+
+def test_an_interruption_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during the write once left a hidden file behind."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "base.json").write_text("before\n")
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        emit("after\n", tmp_path / "base.json", True)
+    assert [one.name for one in tmp_path.iterdir()] == ["base.json"]
+    assert (tmp_path / "base.json").read_text() == "before\n"
+
+
 def test_without_a_reader_of_standard_output_the_command_ends_as_by_sigpipe() -> None:
     """The exit code was once 1, which means that cairn failed."""
     reading, writing = os.pipe()

@@ -126,6 +126,20 @@ def test_a_retention_that_rises_steadily_is_told_by_that_rule() -> None:
     ), sentence
 
 
+def test_rounds_that_contradict_each_other_have_a_next_step() -> None:
+    """The report once ended with the contradiction, and said nothing of what would tell."""
+    run, samples = soaked(system=leaks)
+    samples[1] = soaked(system=stable)[1][1]
+    text = " ".join(shown(run, samples, View(width=300)).split())
+    assert text.startswith("Not known yet under system: the rounds contradict each other. ")
+    says = "More rounds (-r 4) or longer runs (--for) may tell which verdict is right under system."
+    assert says in text
+    (verdict,) = verdicts(run, samples)
+    ended = replace(verdict, no_trim=AFTER_ITS_END, needed_s=60.0)
+    told = soak.board(run, [ended], samples, "last", "").says
+    assert told[-1] == "More rounds (-r 4) may tell which verdict is right under system."
+
+
 def test_a_failed_contender_has_no_name() -> None:
     run, samples = soaked(system=stable, other=stable)
     samples[1] = replace(samples[1], failure="was killed by SIGSEGV", memory=Memory("x", 1, 1, 1))

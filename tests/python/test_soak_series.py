@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from support.probes import Made, busy
 from cairn.memory import AFTER_ITS_END
 from cairn.run import soak
 from cairn.run.soak import Asked
+from cairn.soak.judge import Kind, Reason, judge
 
 BEGIN_NS, S, MS = 10**12, 10**9, 10**6
 RUNNING, ENDED = 1, 2
@@ -101,6 +103,45 @@ def test_the_memory_of_two_processes_is_added_up(tmp_path: Path) -> None:
     assert held[3000] == (240 + 160) << 10
     assert 160 << 10 < held[max(at for at in held if at < 3000)] < (240 + 160) << 10
     assert found.at_ms == tuple(sorted(set(found.at_ms)))
+
+
+def with_readings(folder: Path, pid: int, times_ms: Sequence[int], per_ms: int = 1 << 10) -> None:
+    """Writes a process with these readings, whose memory grows by `per_ms` bytes a millisecond."""
+    made = busy(pid=pid, state=RUNNING, begin_ns=BEGIN_NS)
+    made.moments(*((at * MS, at * per_ms, at * per_ms, at * per_ms) for at in times_ms))
+    made.write(folder)
+
+
+def test_a_tree_has_only_the_readings_of_its_processes(tmp_path: Path) -> None:
+    """The sums of two processes with three readings each once had 512 readings, and were a leak."""
+    with_readings(tmp_path, 7, (1000, 29_000))
+    with_readings(tmp_path, 8, (2000, 29_500))
+    asked = Asked(BEGIN_NS + 30 * S, BEGIN_NS + 31 * S, running=(7, 8), problem="did not answer")
+    found = soak.series(tmp_path, asked)
+    assert found is not None and found.at_ms == (1000, 2000, 29_000, 29_500, 30_000)
+    judged = judge(found)
+    assert (judged.kind, judged.reason) == (Kind.UNKNOWN, Reason.READINGS)
+
+
+def test_a_tree_that_rests_has_no_reading_in_the_last_half(tmp_path: Path) -> None:
+    for pid in (7, 8):
+        with_readings(tmp_path, pid, range(100 * pid, 9000, 200))
+    asked = Asked(BEGIN_NS + 30 * S, BEGIN_NS + 31 * S, running=(7, 8), problem="did not answer")
+    found = soak.series(tmp_path, asked)
+    assert found is not None
+    assert judge(found).reason is Reason.RESTS
+
+
+def test_the_many_readings_of_a_tree_are_thinned_over_its_time(tmp_path: Path) -> None:
+    """A burst of readings must not take the place of the readings in the rest of the time."""
+    with_readings(tmp_path, 7, range(1, 380))
+    with_readings(tmp_path, 8, range(380, 700))
+    with_readings(tmp_path, 9, range(1000, 60_000, 200))
+    asked = Asked(BEGIN_NS + 60 * S, BEGIN_NS + 61 * S, running=(7, 8, 9), problem="did not answer")
+    found = soak.series(tmp_path, asked)
+    assert found is not None and len(found.at_ms) <= 512
+    assert (found.at_ms[0], found.at_ms[-1]) == (1, 60_000)
+    assert sum(at > 1000 for at in found.at_ms) >= 290, "a reading each 200 ms"
 
 
 def test_without_files_there_is_no_series(tmp_path: Path) -> None:
