@@ -115,6 +115,10 @@ def prepare(
 
 
 def allocator_of(settings: Settings) -> str:
-    """Returns the spec of the allocator that the program has by itself."""
-    linked = diagnose(settings.workloads[0].command, os.environ).linked
+    """Returns the spec of the allocator that the program has by itself.
+
+    With --shell, that is the allocator of the shell.
+    """
+    command = ("/bin/sh",) if settings.shell else settings.workloads[0].command
+    linked = diagnose(command, os.environ).linked
     return "system" if linked is None else f"linked={linked}"

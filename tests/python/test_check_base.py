@@ -15,9 +15,9 @@ from support.comparisons import a_run, a_sample
 from cairn.cli import check_plan
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import Gate, GateBound, InstructionCount
-from cairn.model import COPY, Contender, Run, Workload
+from cairn.model import COPY, Contender, Run, Settings, Workload
 from cairn.run import builds, check_base
-from cairn.run.program_contenders import NamedProgram
+from cairn.run.program_contenders import NamedProgram, allocator_of
 from cairn.run.store import Folder
 
 
@@ -277,3 +277,9 @@ def test_git_may_print_a_name_that_is_not_utf_8(
     git.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert check_base.commit_of(str(tmp_path)) == ("M caf\ufffd", True)
+
+
+def test_a_line_for_the_shell_has_the_allocator_of_the_shell() -> None:
+    """The whole line was taken for the name of a program, and a base could not be made."""
+    line = Workload("line", ("./prog 1 | cat",), "")
+    assert allocator_of(Settings(workloads=(line,), folder="/", shell=True)) == "system"
