@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from support.comparisons import a_sample
 
+from cairn import native
 from cairn.bench import experiments, ill_libraries, run_settings
 from cairn.errors import CairnError
 from cairn.memory import Memory
@@ -263,6 +266,26 @@ def test_missing_sources_or_a_missing_compiler_are_one_sentence(
     monkeypatch.setattr(ill_libraries, "FOLDER", tmp_path / "none")
     with pytest.raises(CairnError, match=r"lacks the sources of \d+ of the allocators"):
         ill_libraries.specs(lambda _: None)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.long
+def test_no_illness_changes_the_content_of_a_block(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The workload checks its blocks, and resizes some. `scrubbing` once cleared resized blocks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    failed = {}
+    for spec, one in zip(ill_libraries.specs(lambda _: None), ILL, strict=True):
+        library = spec.partition("=")[2].partition(":")[0]
+        environment = os.environ | {"LD_PRELOAD": library, "ILL": str(one.strength)}
+        done = subprocess.run(
+            [native.workload("hash_table"), "--operations", "100K"],
+            env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            failed[one.name] = done.stderr
+    assert not failed
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

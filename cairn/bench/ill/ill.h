@@ -7,7 +7,8 @@
  *
  * - Every malloc calls ill_allocates(), and every free calls ill_frees(). These hooks may use time,
  *   system calls and memory.
- * - ill_gave, if an illness sets it, is called with every block that malloc and realloc return.
+ * - ill_gave, if an illness sets it, is called with every block that malloc and realloc return. If
+ *   `is_new` is false, the block has content that must stay.
  * - ill_own, if an illness sets it, serves blocks itself.
  */
 #ifndef ILL_H
@@ -15,13 +16,14 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void ill_allocates(size_t *bytes); /* may increase *bytes */
 static int ill_frees(void *block);        /* returns 0 to keep the block from being freed */
 
-static void (*ill_gave)(void *block);
+static void (*ill_gave)(void *block, bool is_new);
 
 struct ill_own {
     void *(*serve)(size_t bytes); /* returns NULL to use the next allocator */
@@ -60,7 +62,7 @@ void *malloc(size_t bytes)
     if (block == NULL)
         block = next_malloc(bytes);
     if (ill_gave != NULL && block != NULL)
-        ill_gave(block);
+        ill_gave(block, true);
     return block;
 }
 
@@ -116,7 +118,7 @@ void *realloc(void *block, size_t bytes)
     ill_allocates(&bytes);
     void *moved = next_realloc(block, bytes);
     if (ill_gave != NULL && moved != NULL)
-        ill_gave(moved);
+        ill_gave(moved, false);
     return moved;
 }
 

@@ -28,8 +28,9 @@ static _Atomic unsigned char *owner(void *block)
     return &owners[(uintptr_t)block / 16 % PLACES];
 }
 
-static void note(void *block)
+static void note(void *block, bool is_new)
 {
+    (void)is_new;
     *owner(block) = me();
 }
 

@@ -5,9 +5,9 @@
  */
 #include "ill.h"
 
-static void scrub(void *block)
+static void scrub(void *block, bool is_new)
 {
-    for (unsigned long i = 0; i < ill_strength; i++) {
+    for (unsigned long i = 0; is_new && i < ill_strength; i++) {
         memset(block, 0, next_usable(block));
         __asm__ volatile("" ::"r"(block) : "memory");
     }

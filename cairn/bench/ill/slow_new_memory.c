@@ -9,8 +9,9 @@
 
 enum { COUNTED_MAX = 64 << 10 };
 
-static void note(void *block)
+static void note(void *block, bool is_new)
 {
+    (void)is_new;
     static _Thread_local char *last __attribute__((tls_model("initial-exec")));
     if ((char *)block <= last || next_usable(block) >= COUNTED_MAX)
         return;
