@@ -29,15 +29,20 @@ from cairn.profile.unwind import Unwinder
 SECONDS = 0.3
 
 
-def watched(*command: object) -> Sampled:
-    with started(*command) as one:
-        found = sample(one.pid, SECONDS)
+def usable(found: Sampled) -> Sampled:
+    """Skips the test if the kernel permits no samples, or if a busy machine gave too few."""
     if found.run is None and "does not permit clock samples" in found.why_not:
         pytest.skip(found.why_not)
     assert found.run is not None, found.why_not
     if found.run.samples < 100:
-        pytest.skip("the machine is too busy")
+        pytest.skip("the machine is too busy for 100 samples")
     return found
+
+
+def watched(*command: object) -> Sampled:
+    with started(*command) as one:
+        found = sample(one.pid, SECONDS)
+    return usable(found)
 
 
 def callers(found: Sampled) -> set[str]:
@@ -267,12 +272,7 @@ def test_code_that_is_compiled_while_it_is_sampled_has_its_name(
             found = sample(one.pid, SECONDS)
         finally:
             file.unlink(missing_ok=True)
-    if found.run is None and "does not permit clock samples" in found.why_not:
-        pytest.skip(found.why_not)
-    assert found.run is not None, found.why_not
-    if found.run.samples < 100:
-        pytest.skip("the machine is too busy")
-    assert callers(found) == {"Main::allocates"}
+    assert callers(usable(found)) == {"Main::allocates"}
 
 
 def test_a_process_whose_first_thread_has_ended_is_sampled(compiled: Callable[..., Path]) -> None:
