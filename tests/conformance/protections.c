@@ -64,10 +64,11 @@ static unsigned char *take_neighbour(size_t size)
     return best;
 }
 
+/* Changes each of `count` bytes. A fixed value would sometimes be what a secret canary holds. */
 static void overwrite(unsigned char *at, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        ((volatile unsigned char *)at)[i] = 0x77;
+        ((volatile unsigned char *)at)[i] ^= 0xff;
 }
 
 /* Allocates blocks until `freed` is handed out again, but at most MANY / 2 blocks. */
