@@ -363,7 +363,8 @@ def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_mem
         int, program("fill_and_empty.c", "linked")("slowly").out.split()
     )
     assert learnt == 0 and held == 128 * MIB
-    assert purged > 300 * MIB and idle <= 130 * MIB
+    # Memory in use adds to the limit, and the allocator may keep the last block as used memory.
+    assert purged > 300 * MIB and idle <= held + 8 * MIB
 
 
 def test_memory_that_was_needed_once_is_not_kept(

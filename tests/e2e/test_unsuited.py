@@ -24,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 def test_a_program_that_waits_is_told_first(cairn, forward: Path) -> None:
-    result = cairn("compare", "-r", 6, *PAIR, f"x={forward}", "--", "sleep", 0.1)
+    result = cairn("compare", "-r", 6, *PAIR, f"x={forward}", "--", "sleep", 0.3)
     assert result.code == 0, result.err
     says = "The program used"
     assert one_line(result.out).startswith(says)
