@@ -48,13 +48,22 @@ static inline enum block_state block_map_take_own(const void *p)
     return before;
 }
 
-/* Does the same as block_map_take_own(). Any thread may call this function. */
+/* Does the same as block_map_take_own(). Any thread may call this function. It exchanges the byte
+ * within its word of 32 bits, because RISC-V has no exchange of a byte. */
 static inline enum block_state block_map_take(const void *p)
 {
     if (LOCK_IS_ALONE)
         return block_map_take_own(p);
-    return (enum block_state)atomic_exchange_explicit(block_map_at(p), BLOCK_QUARANTINED,
-                                                      memory_order_relaxed);
+    uintptr_t at = (uintptr_t)block_map_at(p), within = at % sizeof(uint32_t);
+    _Atomic uint32_t *word = (_Atomic uint32_t *)(at - within);
+    unsigned shift = 8 * (unsigned)within; /* the lowest byte comes first */
+    uint32_t others = ~((uint32_t)UINT8_MAX << shift);
+    uint32_t taken = (uint32_t)BLOCK_QUARANTINED << shift;
+    uint32_t before = atomic_load_explicit(word, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(word, &before, (before & others) | taken,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return (enum block_state)(before >> shift & UINT8_MAX);
 }
 
 /* Forgets all blocks between two addresses: from now on none is live there. */

@@ -3,6 +3,7 @@
 #include "alloc/code_address.h"
 #include "alloc/hardening.h"
 #include "base/text.h"
+#include "os/lock.h"
 #include "os/os.h"
 
 static void add_what(struct text *text, const char *what, const void *pointer)
@@ -39,7 +40,12 @@ void broken_by_misuse(const char *what, const void *pointer, const char *where, 
         text_add(&text, "; cairn run --hardened finds where");
     } else if (hardening_caller != NULL) {
         text_add(&text, ", called from ");
-        code_address_add(&text, hardening_caller);
+        /* To name the function waits for the loader's lock. A thread with that lock may wait for a
+         * lock of this thread. */
+        if (lock_is_held())
+            text_add_hex(&text, (uintptr_t)hardening_caller);
+        else
+            code_address_add(&text, hardening_caller);
     }
     text_add(&text, "\n");
     os_die(line, text.length);

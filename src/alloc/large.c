@@ -101,7 +101,7 @@ static void count_not_moved(struct slab *slab)
     slab->moved = false;
 }
 
-/* The kernel has unmapped these slices. They count as used forever. */
+/* The kernel has unmapped these slices, or may have. They count as used forever. */
 static void lose(size_t index, size_t slices)
 {
     for (size_t i = 0; i < slices; i++)
@@ -113,13 +113,10 @@ void *large_move(struct slab *slab, size_t size)
     size_t from = slab_index(slab);
     size_t have = slab->slices;
     size_t want = large_slices(size);
-    bool zero;
     if (have < MOVE_SLICES_MIN || large_is_impossible(size) || os_page_bytes() > SLICE_BYTES ||
         !may_move() || !count_moved())
         return NULL;
-    size_t to = page_heap_allocate(want, want, &zero);
-    if (to != 0)
-        page_heap_prepare_move(from, have, want);
+    size_t to = page_heap_begin_move(from, have, want);
     enum os_moved moved = to == 0 ? OS_NOT_MOVED
                                   : os_move(region_address(from), have << SLICE_SHIFT,
                                             region_address(to), want << SLICE_SHIFT);
@@ -150,9 +147,10 @@ void *large_move(struct slab *slab, size_t size)
  * the mapping around them. `emptied` says that no page is resident. */
 static void release(bool moved, bool emptied, size_t index, size_t slices)
 {
-    bool renewed = moved && os_renew(region_address(index), slices << SLICE_SHIFT);
-    if (emptied || renewed)
-        page_heap_free_clean(index, slices, renewed);
+    if (moved && !os_renew(region_address(index), slices << SLICE_SHIFT))
+        lose(index, slices);
+    else if (emptied || moved)
+        page_heap_free_clean(index, slices, moved);
     else
         purge_free(index, slices);
 }

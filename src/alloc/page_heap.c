@@ -422,25 +422,40 @@ static void keep_limit(void)
                      : 0);
 }
 
-size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
+/* Hands out a run for page_heap_allocate(). The pages of `leaving` used slices will be moved to it,
+ * so these slices count towards neither the limit nor the peak. */
+static size_t hand_out(size_t slices, size_t room, size_t leaving, bool *zero)
 {
-    if (slices == 0 || slices >= REGION_SLICES_MAX || room >= REGION_SLICES_MAX)
-        return 0;
-    room = room < ROOM_MOST ? room : ROOM_MOST;
-    lock_take(&lock);
     size_t index = 0;
-    begun = BEGUN_NONE;
+    statistics.used_slices -= leaving;
     if (within_limit(slices)) {
         index = allocate(slices, room, zero);
         if (index == 0 && room > 0)
             index = allocate(slices, 0, zero);
         keep_limit();
     }
+    statistics.used_slices += leaving;
+    return index;
+}
+
+static size_t allocate_and_learn(size_t slices, size_t room, size_t leaving, bool *zero)
+{
+    if (slices == 0 || slices >= REGION_SLICES_MAX || room >= REGION_SLICES_MAX)
+        return 0;
+    room = room < ROOM_MOST ? room : ROOM_MOST;
+    lock_take(&lock);
+    begun = BEGUN_NONE;
+    size_t index = hand_out(slices, room, leaving, zero);
     enum begun how = begun;
     lock_drop(&lock);
     if (UNLIKELY(how != BEGUN_NONE))
         learn(index, slices, how);
     return index;
+}
+
+size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
+{
+    return allocate_and_learn(slices, room, 0, zero);
 }
 
 /* Takes back a superfluous part of a run that was handed out just now. If the whole run read as
@@ -561,12 +576,16 @@ void page_heap_free_clean(size_t index, size_t slices, bool renewed)
     lock_drop(&lock);
 }
 
-void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices)
+size_t page_heap_begin_move(size_t index, size_t slices, size_t to_slices)
 {
-    lock_take(&lock);
-    if (huge_page_unasked_is_long(to_slices))
+    bool zero;
+    size_t to = allocate_and_learn(to_slices, to_slices, slices, &zero);
+    if (to != 0 && huge_page_unasked_is_long(to_slices)) {
+        lock_take(&lock);
         huge_page_unasked_allow(index, slices);
-    lock_drop(&lock);
+        lock_drop(&lock);
+    }
+    return to;
 }
 
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
@@ -633,13 +652,15 @@ static bool purge_huge(size_t number)
 }
 
 /* Gives back all idle slices of a chunk, run by run. If the chunk has a huge page, its slices that
- * are free and not dirty are resident, too. Returns false if the machine refuses. */
+ * are free and not dirty are resident, too. The same holds for the slices of an OS page that has
+ * several. Returns false if the machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
     if (chunk->used_count == 0 && chunk->huge && bitmap_load(&chunk->dirty) != 0)
         return purge_huge(number);
-    bitmap_wide resident = chunk->huge ? ~(bitmap_wide)0 : bitmap_load(&chunk->dirty);
+    bool beyond_dirty = chunk->huge || os_page_bytes() > SLICE_BYTES;
+    bitmap_wide resident = beyond_dirty ? ~(bitmap_wide)0 : bitmap_load(&chunk->dirty);
     bitmap_wide idle = chunk_whole_pages(resident & ~bitmap_load(&chunk->used));
     if ((idle & bitmap_load(&chunk->dirty)) == 0)
         return true;

@@ -68,10 +68,11 @@ struct page_heap_use page_heap_free(size_t index, size_t slices);
  * count. */
 void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
-/* Called before the pages of a run are moved to a run of `to_slices` slices. If such a run may get
- * huge pages (huge_page_unasked.h), gives the pages this advice now, because they keep their advice
- * when they move. */
-void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices);
+/* Like page_heap_allocate() with as much room, for a run of `to_slices` slices to which the caller
+ * moves the pages of another run. Neither page_heap_limit() nor the peak of used memory counts
+ * these pages twice. If the longer run may get huge pages (huge_page_unasked.h), gives the pages
+ * this advice now, because they keep their advice when they move. */
+size_t page_heap_begin_move(size_t index, size_t slices, size_t to_slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not
  * all free, or if page_heap_limit() forbids it. `*zero` is set to whether the added slices read as

@@ -74,8 +74,9 @@ static void purge_at_once(void)
     struct page_heap_level level = page_heap_level();
     if (!is_too_much(level.use))
         return;
-    size_t came =
-        level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
+    size_t before = atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
+    /* If `before` is higher, another thread purged after this one had taken its level. */
+    size_t came = level.fresh > before ? level.fresh - before : 0;
     bool in_vain = was_in_vain(&level, came);
     if (came != 0) /* if not, the program still shrinks, and `went` adds up */
         atomic_store_explicit(&went, 0, memory_order_relaxed);

@@ -100,21 +100,16 @@ bool os_offer(void *start, size_t bytes)
     return advise(start, bytes, MADV_FREE) || advise(start, bytes, MADV_DONTNEED);
 }
 
+/* If the process has the most mappings it may have, the kernel refuses a new mapping, but still
+ * clears an existing one. Linux before 6.12 unmaps the range before it checks whether there is
+ * memory for the new mapping. */
 bool os_renew(void *start, size_t bytes)
 {
     int saved = errno;
     void *got =
         mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved;
-    return got != MAP_FAILED;
-}
-
-/* Makes a range read as zero. If the process has the most mappings it may have, the kernel refuses
- * a new mapping, but still clears an existing one. Returns false if both fail, because a part of
- * the range is not mapped. */
-static bool renew_or_clear(void *start, size_t bytes)
-{
-    return os_renew(start, bytes) || os_give_back(start, bytes);
+    return got != MAP_FAILED || os_give_back(start, bytes);
 }
 
 /* If the kernel refuses, `to` is mapped anew: the kernel unmaps `to` before it checks whether it
@@ -127,7 +122,7 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
     errno = saved;
     if (moved)
         return os_renew(from, from_bytes) ? OS_MOVED : OS_MOVED_FROM_LOST;
-    return renew_or_clear(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
+    return os_renew(to, to_bytes) ? OS_NOT_MOVED : OS_NOT_MOVED_TO_LOST;
 }
 
 /* A mapping can only grow into addresses where nothing is mapped, so the memory behind it is
@@ -140,7 +135,7 @@ enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
     errno = saved;
     if (longer)
         return OS_LENGTHENED;
-    return renew_or_clear(end, more) ? OS_NOT_LENGTHENED : OS_NOT_LENGTHENED_BEHIND_LOST;
+    return os_renew(end, more) ? OS_NOT_LENGTHENED : OS_NOT_LENGTHENED_BEHIND_LOST;
 }
 
 #ifndef MADV_GUARD_INSTALL /* Linux 6.13 */

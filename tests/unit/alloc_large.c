@@ -212,6 +212,48 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     page_heap_check();
 }
 
+/* Linux before 6.12 unmaps memory before it finds that it has none for the new mapping. */
+TEST(memory_of_a_moved_block_that_was_unmapped_is_not_handed_out_again)
+{
+    struct block *block = alloc_realloc(alloc_malloc(64 * MIB), 2 * MIB); /* in one mapping */
+    REQUIRE(block != NULL);
+    block = large_move(slab_of(block), 4 * MIB);
+    REQUIRE(block != NULL);
+    size_t index = slab_index(slab_of(block));
+    size_t slices = slab_of(block)->slices;
+    heap_collect(thread_own_heap());
+    size_t used = page_heap_statistics().used_slices;
+    alloc_free(block);
+    fake_os.refuse_call = fake_os.call_count + 1;
+    heap_collect(thread_own_heap()); /* if the heap keeps the block's run, gives it back */
+    fake_os.refuse_call = 0;
+    CHECK(page_heap_statistics().used_slices == used);
+    size_t lost = 0;
+    for (size_t i = 0; i < slices; i++)
+        lost += slab_at(index + i)->kind == RUN_LOST;
+    CHECK(lost == slices);
+    page_heap_check();
+}
+
+/* The pages of a moved block exist once, so they do not count twice. */
+TEST(at_the_limit_a_block_moves_if_there_is_room_for_what_it_grows_by)
+{
+    unsigned char *block = alloc_malloc(800 * MIB);
+    REQUIRE(block != NULL);
+    block[0] = block[800 * MIB - 1] = 7;
+    struct page_heap_statistics now = page_heap_statistics();
+    page_heap_limit((now.used_slices << SLICE_SHIFT) + 2 * MIB);
+    struct slab *slab = slab_of((struct block *)block);
+    CHECK(large_move(slab, 803 * MIB) == NULL);
+    unsigned char *moved = large_move(slab, 801 * MIB);
+    page_heap_limit(0);
+    REQUIRE(moved != NULL && moved != block);
+    CHECK(moved[0] == 7 && moved[800 * MIB - 1] == 7);
+    CHECK(page_heap_statistics().used_most < now.used_most + 2 * MIB / SLICE_BYTES);
+    alloc_free(moved);
+    page_heap_check();
+}
+
 /* Requests huge pages for all free chunks, as the allocator does while a large program grows. */
 static void want_huge_pages(void)
 {

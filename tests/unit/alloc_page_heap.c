@@ -585,6 +585,27 @@ TEST(a_run_that_grows_at_the_limit_takes_the_place_of_idle_memory)
     page_heap_check();
 }
 
+/* The fourth slice of each OS page was never used. */
+TEST(a_free_os_page_of_several_slices_is_given_back_if_one_of_them_is_clean)
+{
+    enum { COUNT = 100, PAGE = 1 << 16 };
+    size_t starts[COUNT];
+    bool zero;
+    fake_os.page_bytes = PAGE;
+    page_heap_purge(0);
+    size_t before = page_heap_statistics().idle_slices;
+    for (unsigned i = 0; i < COUNT; i++)
+        starts[i] = page_heap_allocate_aligned(3, PAGE, &zero);
+    for (unsigned i = 0; i < COUNT; i++) {
+        REQUIRE(starts[i] != 0);
+        page_heap_free(starts[i], 3);
+    }
+    page_heap_purge(0);
+    CHECK(page_heap_statistics().idle_slices <= before);
+    fake_os.page_bytes = 0;
+    page_heap_check();
+}
+
 TEST(a_long_run_of_a_small_program_withdraws_requests_for_huge_pages)
 {
     enum { CHUNKS = 100 };

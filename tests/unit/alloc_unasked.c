@@ -89,14 +89,6 @@ TEST(a_run_that_grows_to_4_mib_gets_the_advice_of_a_long_run)
     REQUIRE(page_heap_extend(run, CHUNK_SLICES + CHUNK_SLICES / 2, CHUNK_SLICES, &zero));
     CHECK(fake_os.huge_count == before + 1);
     CHECK(fake_os.huge_bytes == (2 * CHUNK_SLICES + CHUNK_SLICES / 2) << SLICE_SHIFT);
-
-    /* Before pages are moved, they get the advice of the run that they move to. */
-    size_t other = page_heap_allocate(CHUNK_SLICES / 2, 0, &zero);
-    page_heap_prepare_move(other, CHUNK_SLICES / 2, CHUNK_SLICES);
-    CHECK(fake_os.huge_count == before + 1);
-    page_heap_prepare_move(other, CHUNK_SLICES / 2, 2 * CHUNK_SLICES);
-    CHECK(fake_os.huge_count == before + 2);
-    CHECK(fake_os.huge_bytes == CHUNK_SLICES / 2 << SLICE_SHIFT);
 }
 
 TEST(a_program_of_less_than_40_mib_may_request_huge_pages)
@@ -121,6 +113,20 @@ TEST(a_chunk_is_allowed_to_have_a_huge_page_before_it_is_collapsed)
     CHECK(!page_heap_allow_huge(start) && fake_os.huge_count == before);
     page_heap_put_dense(start, true);
     CHECK(!chunk_of(number)->huge && chunk_of(number)->forbidden);
+}
+
+TEST(pages_get_the_advice_of_the_run_that_they_move_to_before_they_move)
+{
+    bool zero;
+    size_t other = page_heap_allocate(CHUNK_SLICES / 2, 0, &zero);
+    unsigned before = fake_os.huge_count;
+    size_t short_run = page_heap_begin_move(other, CHUNK_SLICES / 2, CHUNK_SLICES);
+    CHECK(short_run != 0 && fake_os.huge_count == before);
+    size_t long_run = page_heap_begin_move(other, CHUNK_SLICES / 2, 2 * CHUNK_SLICES);
+    CHECK(long_run != 0 && fake_os.huge_count == before + 2);
+    CHECK(fake_os.huge_bytes == CHUNK_SLICES / 2 << SLICE_SHIFT);
+    page_heap_free(short_run, CHUNK_SLICES);
+    page_heap_free(long_run, 2 * CHUNK_SLICES);
 }
 
 int main(int argc, char **argv)
