@@ -29,6 +29,10 @@ program or because neither direction is worse."""
 Number = tuple[float, float, float]
 """A value, and the lower and the upper end of its interval."""
 
+EXAMINED_LEAST = 0.5
+"""The share of huge pages is that of an examined moment with at least this part of the peak of the
+live bytes. Few moments are examined, so that of the peak itself may not be."""
+
 
 class ProfileMetric(Struct, frozen=True):
     """One metric of a profile."""
@@ -183,9 +187,11 @@ def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
     layout = profile.layout
     if layout is None:
         return
-    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
-    if most is not None and most.huge_bytes is not None and most.resident_bytes:
-        yield "huge", _exact(min(1.0, most.huge_bytes / most.resident_bytes))
+    peak = max((moment.live_bytes for moment in profile.moments), default=0)
+    examined = (one for one in profile.moments if one.huge_bytes is not None)
+    most = max(examined, key=lambda moment: moment.live_bytes, default=None)
+    if most is not None and most.resident_bytes and most.live_bytes >= EXAMINED_LEAST * peak:
+        yield "huge", _exact(min(1.0, (most.huge_bytes or 0) / most.resident_bytes))
     small = layout.neighbours[0]
     figures: tuple[tuple[str, Figure | None], ...] = (
         ("page_use", layout.page_use),

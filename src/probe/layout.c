@@ -9,6 +9,7 @@
 #include "probe/live.h"
 #include "probe/own_memory.h"
 #include "probe/own_stack.h"
+#include "probe/residence.h"
 #include "probe/session.h"
 
 #include <fcntl.h>
@@ -753,6 +754,7 @@ void layout_begin(void)
         watched_look_at_all();
     memcpy(file->magic, LAYOUT_MAGIC, sizeof file->magic);
     line_watch_begin(&file->watches, seed);
+    residence_count_huge();
     layout_way = way;
 }
 

@@ -148,6 +148,13 @@ static void tally_extent(long pagemap, const struct handed_out_leaf *leaf, size_
             tally_page((page + i) << HANDED_OUT_PAGE_SHIFT);
 }
 
+static _Atomic bool counts_huge; /* residence_count_huge() was called */
+
+void residence_count_huge(void)
+{
+    counts_huge = true;
+}
+
 struct residence residence_look(void)
 {
     struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
@@ -172,7 +179,9 @@ struct residence residence_look(void)
         found.unwritten_bytes = 0;
     else if (tally.looked > 0)
         found.unwritten_bytes = tally.pages * tally.zero / tally.looked << HANDED_OUT_PAGE_SHIFT;
-    if (found.unwritten_bytes >= RESIDENCE_HUGE_LEAST && found.unwritten_bytes != RESIDENCE_UNKNOWN)
+    bool much =
+        found.unwritten_bytes >= RESIDENCE_HUGE_LEAST && found.unwritten_bytes != RESIDENCE_UNKNOWN;
+    if (much || counts_huge)
         found.huge_bytes = huge_bytes();
     return found;
 }

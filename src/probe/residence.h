@@ -12,9 +12,9 @@
 
 #define RESIDENCE_UNKNOWN UINT64_MAX
 
-/* Huge pages are counted only if at least this many bytes are unwritten. With fewer, cairn would
- * give no advice about them, and counting huge pages makes the kernel walk over the memory of the
- * whole process. */
+/* Huge pages are counted only if at least this many bytes are unwritten, or after
+ * residence_count_huge(). Otherwise cairn would give no advice about them, and counting huge pages
+ * makes the kernel walk over the memory of the whole process. */
 #define RESIDENCE_HUGE_LEAST (UINT64_C(8) << 20)
 
 /* Approximate time that residence_look() takes for each 2 MiB of resident memory. */
@@ -43,5 +43,8 @@ struct residence {
 /* Looks at each page of the extents described above. Every figure is RESIDENCE_UNKNOWN if OS pages
  * are not 4 KiB or /proc/self/pagemap cannot be opened. */
 struct residence residence_look(void);
+
+/* From now on every residence_look() counts huge pages. Findings about the layout compare them. */
+void residence_count_huge(void);
 
 #endif

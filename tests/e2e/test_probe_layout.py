@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import subprocess
 import sys
 from collections import Counter
@@ -15,9 +16,13 @@ from support.placed import TOYS, Toy, truth
 from support.probing import Probed
 
 from cairn.profile.layout import Figure, Layout
+from cairn.profile.metrics import measured
 from cairn.profile.tally import GROUPS
 
 Run = Callable[[Toy, int, str], Layout]
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+GLIBC = tuple(int(part) for part in platform.libc_ver()[1].split("."))
 
 NEAR = 0.005
 """The largest relative error of a figure near the peak. The blocks of libc cause it, and so do the
@@ -261,6 +266,25 @@ def test_without_layout_there_is_no_file_and_no_table(
     probed(compiled("placed.c", "-pthread", "-fno-builtin"), 1, 1000, 48, 0, 0)
     assert not list(probed.out.glob("*.layout"))
     assert probed.profile.layout is None
+
+
+@pytest.mark.skipif(
+    not HUGE_PAGES.exists() or "[madvise]" not in HUGE_PAGES.read_text(),
+    reason="the kernel does not give huge pages on request alone",
+)
+@pytest.mark.skipif(GLIBC < (2, 35), reason="this glibc has no option for huge pages")
+@pytest.mark.parametrize(("asked", "low", "high"), [("0", 0.0, 0.0), ("1", 0.8, 1.0)])
+def test_the_share_of_memory_in_huge_pages_is_known_with_a_layout(
+    probed: Probed, compiled: Callable[..., Path], asked: str, low: float, high: float
+) -> None:
+    probed(
+        compiled("walked_table.c", "-O2", "-fno-builtin"),
+        *(20_000, 10_000_000),
+        CAIRN_PROBE_LAYOUT="sampled",
+        GLIBC_TUNABLES=f"glibc.malloc.hugetlb={asked}",
+    )
+    value, *_ = measured(probed.profile)["huge"]
+    assert low <= value <= high
 
 
 def test_a_large_block_that_is_never_written_takes_little_memory(probed: Probed) -> None:

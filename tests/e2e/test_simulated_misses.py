@@ -96,6 +96,21 @@ def test_misses_bear_out_that_the_layout_is_the_reason(
     assert why["layout"][1]["name"] == name and f"because under ill {clause}" in text
 
 
+@pytest.mark.long
+@pytest.mark.skipif(not CLOCK, reason="without clock samples of short runs, nothing is concluded")
+def test_small_pages_are_named_as_the_reason_and_huge_ones_remove_it(
+    cairn: Any, compiled: Callable[..., Path]
+) -> None:
+    """An option of glibc changes nothing but the pages under the same blocks."""
+    command = (compiled("walked_table.c", "-O2", "-fno-builtin"), 50_000, 30_000_000)
+    contenders = ("-a", "huge=system:GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "-a", "system")
+    done = cairn("compare", "--why", "-r", 8, "--baseline", "huge", *contenders, "--", *command)
+    assert done.code == 0, done.err
+    (why,) = cairn("explain", "--json", "last", "system").json["whys"]
+    assert why["layout"][1]["name"] == "fewer-huge-pages"
+    assert "fewer of its blocks lie in huge pages" in " ".join(cairn("explain", "last").out.split())
+
+
 def test_a_run_that_cannot_be_simulated_is_refused(cairn: Any, tmp_path: Path) -> None:
     done = cairn("compare", "--why", "-r", 1, "-a", "system", "-a", "again=system", "--",
                  "/bin/true")  # fmt: skip
