@@ -28,15 +28,27 @@ _EXITS = (
         "cairn itself failed: a file cannot be written, the disk is full, or the measure of --goal "
         "or --pareto could not be measured",
     ),
-    ("2", "the command line is wrong"),
-    ("3", "the program fails, or does not end in time, under the baseline"),
+    (
+        "2",
+        "the command line is wrong, or one of its files is missing; a command of --setup, "
+        "--prepare or --conclude fails; the budget does not suffice for one round; or the program "
+        "cannot be measured like this, such as a server without --while",
+    ),
+    (
+        "3",
+        "the program, or a built-in workload, is missing, or fails or does not end in time under "
+        "the baseline; or it was replaced while it was measured",
+    ),
     (
         "4",
-        "the program fails under another contender only, or a contender cannot be loaded into it",
+        "the program, or one of its processes, fails under another contender only; a contender "
+        "cannot be loaded into it; or, with -p, only a later build was replaced while it was "
+        "measured",
     ),
     ("5", "cairn check: a bound is exceeded"),
-    ("6", "cairn check: the data do not decide every bound"),
-    ("130", "interrupted; the finished runs are kept"),
+    ("6", "cairn check: the data do not decide every bound, or a measure was not measured"),
+    ("130", "interrupted; the measurements so far are kept, and --resume last continues"),
+    ("141", "the reader of standard output is gone, so the rest of the result is lost"),
 )
 _ENVIRONMENT = (
     ("CAIRN_RESULTS", "folder that keeps the runs"),
@@ -57,8 +69,8 @@ _ENVIRONMENT = (
     ("CAIRN_LIMIT", "a size such as 512M: the allocator cairn hands out no more memory than that"),
     (
         "CAIRN_HUGE_PAGES",
-        "0: the allocator cairn asks the kernel for no huge pages; 1: it also asks where huge "
-        "pages are slow to arrive",
+        "0: the allocator cairn asks the kernel for no huge pages; 1: it asks even if huge pages "
+        "come slowly, and even if the program's buffers are sparse",
     ),
     (
         "CAIRN_BACKGROUND",
@@ -115,8 +127,8 @@ def page() -> str:
     lines += [".SH EXIT STATUS", *_pairs(_EXITS)]
     lines += [
         ".PP",
-        "cairn run and cairn profile return the program's own exit code. They return 125 for a "
-        "failure of their own,",
+        "cairn run and cairn profile return the program's own exit code. They return 2 for a wrong "
+        "command line, 125 for a failure of their own,",
         "126 when the allocator cannot be preloaded or is not proved to be loaded, 127 when the "
         "program is not found,",
         "and 128 + n when signal n killed the program.",

@@ -337,7 +337,7 @@ def report(
     \b
       cairn matrix report last --full
       cairn matrix report RUN1 RUN2 -o table.tex
-      cairn matrix report last --between mimalloc3@3.1.5 mimalloc3@3.3.2
+      cairn matrix report last --between mimalloc3@3.3.2 mimalloc3@3.6.0
       cairn matrix report last --chart plane -o plane.svg
       cairn matrix report last -o page.html  one page with drawings, tables and raw data
 

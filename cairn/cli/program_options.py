@@ -100,7 +100,7 @@ def program_options(command: F) -> F:
             help="PROG is a server: start it, wait until it is ready, run this load, and end it. "
             "Times and faults are those of the server during the load. The load runs without the "
             "allocator; its throughput and latencies become metrics. {port} is a free port, in "
-            "PROG and in every COMMAND.",
+            "PROG, --while, --ready, --prepare and --conclude.",
         ),
         READY,
         click.option(

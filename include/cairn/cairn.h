@@ -201,8 +201,9 @@ bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context
 
 /* Makes the free memory that this thread keeps ready available to all threads. Does the same with
  * each slab, of any heap, whose blocks are all free but partly still wait for the heap's owner,
- * because other threads freed them. Gives the free pages within this thread's slabs back to the
- * kernel. Other free memory stays resident: cairn_purge() gives it back. */
+ * because other threads freed them. Gives the free pages within the slabs of this thread, and of
+ * threads that have ended, back to the kernel. Other free memory stays resident: cairn_purge()
+ * gives it back. */
 void cairn_collect(void);
 
 /* Gives idle memory back to the kernel until at most `keep_bytes` of it are left. Returns how many

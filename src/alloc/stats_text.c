@@ -37,7 +37,9 @@ static const struct member of_all[] = {
     OF_ALL(free_bytes, false, "Free bytes in slabs: fragmentation."),
     OF_ALL(fresh_bytes, false, "Bytes in slabs that were never handed out."),
     OF_ALL(slack_bytes, false, "Bytes at the ends of slabs, where no block fits."),
-    OF_ALL(own_bytes, false, "Bytes of the allocator's own data: heaps and call sites."),
+    OF_ALL(own_bytes, false,
+           "Bytes of the allocator itself: heaps, tables of call sites and kept runs, guards, and "
+           "addresses that the kernel left unmapped."),
     OF_ALL(record_bytes, false, "Address space for the records of slices."),
     OF_ALL(limit_bytes, false, "The limit of used_bytes; 0: no limit."),
     OF_ALL(purged_bytes, true, "Bytes given back to the kernel."),
