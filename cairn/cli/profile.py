@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -647,10 +648,15 @@ def _tree(
     return tree
 
 
+_OF_THE_PROBE = re.compile(r"\d+\.\d+\.(probe|layout|stacks)")
+"""The names of the probe's files: PID.START, and an ending for each kind."""
+
+
 def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
     """Completes the folder: cuts the probe's files, and writes what the probe did not write.
 
-    Without a profile the folder, which was empty before, is emptied again. So the same --keep can
+    Without a profile, the files of the probe are removed again. The folder was empty before. So it
+    has only the program's own files then, if there are any. If there are none, the same --keep can
     be given to the next call.
     """
     from cairn.profile.reader import names, trim, write_tree
@@ -661,7 +667,8 @@ def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
         spare.save(folder)
     if not _has_profile(folder):
         for path in folder.iterdir():
-            path.unlink()
+            if _OF_THE_PROBE.fullmatch(path.name):
+                path.unlink()
     elif tree is not None:
         write_tree(folder, tree)
 

@@ -123,8 +123,10 @@ class Again(Struct, frozen=True):
             stop_request.check()
             if ran == 1:
                 say(stderr(), "note", _announcement(self.runs))
-            again, ran = self._once(first, ended), ran + 1
+            (again, unsampled), ran = self._once(first, ended), ran + 1
             longest_s = max(longest_s, time.monotonic() - now)
+            if unsampled:
+                return replace(clock, unsampled=unsampled)
             if again is None:
                 return replace(clock, runs=(first,), is_unlike=True)
             if again.samples:
@@ -144,21 +146,25 @@ class Again(Struct, frozen=True):
             return ran < self.runs
         return ran < RUNS_MOST and not share.is_narrow and share.may_narrow
 
-    def _once(self, first: ClockRun, before: Ended) -> ClockRun | None:
-        """Runs the program once more. Returns None if it did other work than in its profiled run.
+    def _once(self, first: ClockRun, before: Ended) -> tuple[ClockRun | None, str]:
+        """Runs the program once more, and returns this run and why it could not be sampled.
 
+        The run is None if it could not be sampled, or if it did other work than the profiled run.
         If no sample was taken in the further run, the result has 0 as its number of samples.
         """
         self.given.rewind()
         ended, clock = self._probed() if first.scope in BLIND else self._plain()
         if ended.exit_code != before.exit_code:
-            return None
+            return None, ""
+        # The timers are used if the kernel takes no samples, so that a reason is usual with them.
+        if clock.why_not and first.scope != "timers":
+            return None, clock.why_not
         if not clock.runs:
             # The program can end before the timers' first tick.
-            return replace(first, samples=0) if first.scope == "timers" else None
+            return (replace(first, samples=0) if first.scope == "timers" else None), ""
         run = clock.runs[0]
         ratio = _program_ns(run, first) / max(1.0, _program_ns(first, run))
-        return run if USED_LEAST <= ratio <= USED_MOST else None
+        return (run if USED_LEAST <= ratio <= USED_MOST else None), ""
 
     def _plain(self) -> tuple[Ended, KernelClock]:
         from cairn.profile import code_owners, cpu_samples

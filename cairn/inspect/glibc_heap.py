@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -57,6 +58,8 @@ _BEFORE = {112: 16, 104: 8}
 """The offset of the lists in an arena, and that of the lists of small free blocks (fastbins). The
 first pair is that of glibc 2.27 and newer."""
 _FASTBINS = 10
+_MANGLED_FROM = 2, 32
+"""The first glibc that mangles the pointers of fastbins."""
 _ARENAS_MOST = 4096
 _BLOCKS_MOST = 1_000_000
 """The most free blocks that are walked."""
@@ -136,21 +139,29 @@ class ArenaPlace(Struct, frozen=True):
 
 
 def read(
-    memory: ProcessMemory, owner: LoadedFile, mappings: Sequence[Mapping], threads: int
+    memory: ProcessMemory,
+    owner: LoadedFile,
+    mappings: Sequence[Mapping],
+    threads: int,
+    libc: str | None,
 ) -> tuple[Heap, tuple[InUse, ...]]:
     """The statistics of malloc, and the settings that it uses now.
 
-    owner: the file that contains glibc's malloc: the library, or a static program. Raises NotFound.
+    owner: the file that contains glibc's malloc: the library, or a static program.
+    libc: the C library and its version, "glibc 2.36". A static program may not have the version.
+
+    Raises NotFound.
     """
     areas = _data(owner, mappings)
     place = _place(memory, owner, areas)
     shared = sum(_shared(one) for one in mappings)
+    ways = _ways(libc)
     deadline = time.process_time() + _TIME_MOST_S
     for _ in range(_TRIES):
         memory.forget()
         par = _par(memory, owner, areas, mappings)
         try:
-            heap = _read(memory, place, par, threads, shared, deadline)
+            heap = _read(memory, place, par, threads, shared, ways, deadline)
         except (Changed, Unreadable):
             if time.process_time() > deadline:
                 break
@@ -344,11 +355,12 @@ def _read(
     par: MallocPar,
     threads: int,
     shared: int,
+    ways: Sequence[bool],
     deadline: float,
 ) -> Heap:
     """Adds up all arenas. Raises Changed or Unreadable if they change meanwhile."""
     at_next = place.lists_at + 8 * _BINS + 16
-    walk = _Walk(memory, place.lists_at, deadline)
+    walk = _Walk(memory, place.lists_at, ways, deadline)
     held = free = top = caches = cached = arenas = 0
     one = place.arena
     while True:
@@ -414,8 +426,11 @@ def _with_pages(heap: Heap, memory: ProcessMemory, walk: _Walk, shared: int) -> 
 class _Walk:
     """Walks the free blocks of arenas, and notes the whole pages in them."""
 
-    def __init__(self, memory: ProcessMemory, lists_at: int, deadline: float) -> None:
+    def __init__(
+        self, memory: ProcessMemory, lists_at: int, ways: Sequence[bool], deadline: float
+    ) -> None:
         self._memory, self._lists_at, self._deadline = memory, lists_at, deadline
+        self._ways = ways
         self._walked = 0
         self.in_lists: list[Span] = []
         """The whole pages inside the free blocks of the lists, without empty spans."""
@@ -480,9 +495,16 @@ class _Walk:
     def _fast(self, block: int) -> int:
         """The bytes of a list of small free blocks, each of which points only to the next one.
 
-        From glibc 2.32 on, the pointer is not the address of the next block. It is this address XOR
-        (the address of the pointer itself >> 12).
+        If the version of glibc is not known, the pointers are read in each way. A walk in the wrong
+        way leaves the list, and finds nothing that could be a block.
         """
+        for is_mangled in self._ways[:-1]:
+            with contextlib.suppress(Changed, Unreadable):
+                return self._fast_read(block, is_mangled)
+        return self._fast_read(block, self._ways[-1])
+
+    def _fast_read(self, block: int, is_mangled: bool) -> int:
+        """The bytes of such a list. `is_mangled` is one of `_ways`."""
         total = 0
         while block:
             self._step()
@@ -491,12 +513,26 @@ class _Walk:
             if not 32 <= size <= 176 or size % 16:
                 raise Changed
             total += size
-            plain = stored ^ (block + 16) >> 12
-            following = plain if plain % 16 == 0 else stored
+            following = stored ^ (block + 16) >> 12 if is_mangled else stored
             if following % 16:
                 raise Changed
             block = following
         return total
+
+
+def _ways(libc: str | None) -> tuple[bool, ...]:
+    """Whether the lists of small free blocks have mangled pointers, as far as it is known.
+
+    From glibc 2.32 on, such a pointer is not the address of the next block. It is this address XOR
+    (the address of the pointer itself >> 12). Before, it is the plain address. Without a version,
+    both are possible.
+
+    libc: as for `read`.
+    """
+    version = re.fullmatch(r"glibc (\d+)\.(\d+)", libc or "")
+    if version is None:
+        return True, False
+    return ((int(version[1]), int(version[2])) >= _MANGLED_FROM,)
 
 
 def _cache(memory: ProcessMemory, block: int, par: MallocPar) -> int | None:

@@ -98,7 +98,7 @@ def _heap(
             "Live memory is not known: the kernel does not let you read the memory of this process."
         )  # fmt: skip
     try:
-        heap, in_use = glibc_heap.read(memory, program.owner, smaps, threads)
+        heap, in_use = glibc_heap.read(memory, program.owner, smaps, threads, program.libc)
     except glibc_heap.NotFound as why:
         return None, (), str(why)
     return heap, in_use, ""

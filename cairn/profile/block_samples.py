@@ -11,7 +11,16 @@ import math
 from typing import TYPE_CHECKING
 
 from cairn.model import Interval
-from cairn.profile.estimates import LEVEL, Estimate, Z, are_local, clock, octaves, wilson
+from cairn.profile.estimates import (
+    LEVEL,
+    REMOTE,
+    Estimate,
+    Z,
+    are_local,
+    clock,
+    octaves,
+    sampled_share,
+)
 from cairn.profile.tally import (
     GROUPS,
     KINDS,
@@ -50,8 +59,13 @@ def sampled(tally: Tally) -> int:
 
 
 def freed(tally: Tally, group: int) -> int:
-    """The number of blocks of a size group whose free was sampled."""
-    return _sampled(tally, group, are_freed=True)
+    """The number of blocks of a size group whose free was sampled.
+
+    If some of the frees have copies (`Timed.copies`), it is the number of frees without copies that
+    would have the same error, which is smaller.
+    """
+    n, places = _sampled(tally, group, are_freed=True), _places(group, are_freed=True)
+    return math.ceil(n / tally.timed.effect(places))
 
 
 def _sampled(tally: Tally, group: int, *, are_freed: bool) -> int:
@@ -59,16 +73,19 @@ def _sampled(tally: Tally, group: int, *, are_freed: bool) -> int:
 
     The faults or the events of some of them were counted instead of their time.
     """
-    places = [
-        place
-        for place, path in enumerate(PATHS)
-        if path.group == GROUPS[group] and (path.kind in _FREES) == are_freed
-    ]
-    timed = tally.timed
+    places, timed = _places(group, are_freed=are_freed), tally.timed
     columns = [timed.count, timed.alone, timed.switched]
     if group != _LARGE:
         columns += [timed.fault_operations, timed.event_operations]
     return int(sum(column[places].sum() for column in columns))
+
+
+def _places(group: int, *, are_freed: bool) -> list[int]:
+    return [
+        place
+        for place, path in enumerate(PATHS)
+        if path.group == GROUPS[group] and (path.kind in _FREES) == are_freed
+    ]
 
 
 def has_enough(tally: Tally) -> bool:
@@ -158,7 +175,13 @@ def freed_elsewhere(profile: Profile, group: int) -> Estimate | None:
     share = min(1.0, float(tally.freed_elsewhere[group]) / whole)
     if _all_freed(tally, group) or (not share and are_local(profile)):
         return Estimate(share, Interval(share, share, LEVEL))
-    return Estimate(share, wilson(share * n, n)) if n >= SAMPLED_LEAST else None
+    if n < SAMPLED_LEAST:
+        return None
+    places = _places(group, are_freed=True)
+    far = [place for place in places if PATHS[place].kind == REMOTE]
+    near = [place for place in places if place not in far]
+    copies = _sampled(tally, group, are_freed=True)
+    return Estimate(share, sampled_share(tally.timed, share, copies, far, near))
 
 
 def freed_number(tally: Tally, group: int) -> float | None:

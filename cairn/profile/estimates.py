@@ -14,6 +14,10 @@ The factor 1 - n / N makes the result exact if every operation was timed. The va
 errors: that of the line's share of the stratum, and that of the line's mean time. Totals and
 variances of strata are added up.
 
+In a program with millions of live blocks, a timed free stands for more frees than others, and n and
+S have it once for each of its copies (`Timed.copies`). So the estimates have no bias, but the error
+is that of a smaller sample: in the variance, n is divided by `Timed.effect`.
+
 The intervals contain the sampling error only, and no error of the clock. A sample also says nothing
 about rare events that it does not contain, such as one operation in a million that takes a million
 times as long. Most of such events are system calls. The probe sees every system call, and `tables`
@@ -43,6 +47,7 @@ from cairn.profile.tally import (
     Path,
     Profile,
     Tally,
+    Timed,
 )
 
 if TYPE_CHECKING:
@@ -130,6 +135,8 @@ class Line(Struct, frozen=True):
     within: Interval
     """The interval of the number of operations. It has no width if the number is exact."""
     timed: int
+    """Number of timed operations. If some of them have copies (`Timed.copies`), it is the number of
+    operations without copies that would have the same error, which is smaller."""
     untimed: int
     """Number of operations in strata in which no operation was timed. The times below leave these
     operations out."""
@@ -302,10 +309,12 @@ class _Part(Struct, frozen=True, eq=False):
     within: Interval
     """The interval of `operations`."""
     timed: int
+    """As in Line."""
     total: float
     """The estimated time of all operations."""
     least: float
-    """The measured time of the timed operations, which is a lower limit of `total`."""
+    """The measured time of the timed operations, which is a lower limit of `total`; 0 if it is not
+    known, because some of them have copies."""
     variance: float
     """The variance of `total`."""
     calling: float
@@ -329,6 +338,9 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
     n, k = (int(timed.count[list(places)].sum()) for places in (stratum.paths, mine))
     operations = max(stratum.operations, n)
     scale = operations / n
+    rest = [place for place in stratum.paths if place not in mine]
+    of_mine, of_rest = timed.effect(mine), timed.effect(rest)
+    of_all = max(of_mine, of_rest)
     clock_ticks = float(timed.clock_ticks[mine].sum())
     taken = max(0.0, float(timed.ticks[mine].sum()) - clock_ticks)
     buckets = timed.buckets[mine].sum(axis=0)
@@ -338,15 +350,17 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
         (buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum()
     )
     spread = max(0.0, squares / n - (taken / n) ** 2) * n / (n - 1) if n > 1 else squares
-    is_exact = n == operations or len(mine) == len(stratum.paths)
-    share = Interval(k / n, k / n, LEVEL) if is_exact else wilson(k, n)
+    is_exact = (n == operations and of_all == 1) or not rest
+    share = (
+        Interval(k / n, k / n, LEVEL) if is_exact else sampled_share(timed, k / n, n, mine, rest)
+    )
     return _Part(
         operations=scale * k,
         within=Interval(share.low * operations, share.high * operations, LEVEL),
-        timed=k,
+        timed=math.ceil(k / of_mine),
         total=scale * taken,
-        least=taken,
-        variance=(1 - n / operations) * operations * operations / n * spread,
+        least=taken if of_all == 1 else 0.0,
+        variance=(1 - n / of_all / operations) * operations * operations * of_all / n * spread,
         calling=scale * int(timed.kernel[mine].sum()),
         kernel=scale * min(taken, float(timed.kernel_ticks[mine].sum())),
         blur=scale * max(0.0, k * clock.resolution_ticks - taken) if clock else 0.0,
@@ -378,7 +392,7 @@ def line(
             high += stratum.operations
     places = list(wanted)
     alone = sum(part.alone_known for part in parts)
-    fenced = int(tally.timed.alone[places].sum()) >= 2 * BEYOND_LEAST
+    fenced = int(tally.timed.once(tally.timed.alone)[places].sum()) >= 2 * BEYOND_LEAST
     timed, known = sum(part.timed for part in parts), sum(part.operations for part in parts)
     switched = int(tally.timed.switched[places].sum())
     within = Interval(low, high, LEVEL)
@@ -387,7 +401,8 @@ def line(
         return Line(*about, (None,) * len(QUANTILES), None, None, None, None)
     import numpy as np
 
-    tick, own = clock.ns_per_tick, float(tally.timed.clock_ticks[places].sum()) / timed
+    counted = int(tally.timed.count[places].sum())
+    tick, own = clock.ns_per_tick, float(tally.timed.clock_ticks[places].sum()) / counted
     total = sum(part.total for part in parts)
     half = Z * math.sqrt(sum(part.variance for part in parts))
     least = max(sum(part.least for part in parts), total - half)
@@ -534,7 +549,7 @@ def asked_ns(tally: Tally) -> float:
 
     The probe makes one system call before and one after each operation whose page faults it counts.
     """
-    return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
+    return 2 * ASKED_NS * float(tally.timed.once(tally.timed.fault_operations).sum())
 
 
 def whole_cpu_ns(profile: Profile) -> int | None:
@@ -567,6 +582,21 @@ def wilson(successes: float, trials: float) -> Interval:
     return Interval(max(0.0, middle - half), min(1.0, middle + half), LEVEL)
 
 
+def sampled_share(
+    timed: Timed, share: float, n: float, mine: Sequence[int], rest: Sequence[int]
+) -> Interval:
+    """Wilson's interval of the `share` of the PATHS `mine` in a sample of `n` operations.
+
+    rest: the other PATHS of the sample. `n` has each operation once for each of its copies.
+    """
+    of_mine, of_rest = timed.effect(mine), timed.effect(rest)
+    # If the sample has none of one kind, those may have as many copies as the others.
+    if share in (0.0, 1.0):
+        of_mine = of_rest = max(of_mine, of_rest)
+    n /= share * of_rest + (1 - share) * of_mine
+    return wilson(share * n, n)
+
+
 def remote_share(profile: Profile) -> Estimate | None:
     """The share of frees by another thread than the allocating one; None if it is not known.
 
@@ -591,7 +621,13 @@ def remote_share(profile: Profile) -> Estimate | None:
             high += operations
             continue
         k = int(tally.timed.count[far].sum())
-        ends = wilson(k, n) if n < operations else Interval(k / n, k / n, LEVEL)
+        near = [place for place in stratum.paths if place not in far]
+        is_exact = n == operations and tally.timed.effect(stratum.paths) == 1
+        ends = (
+            Interval(k / n, k / n, LEVEL)
+            if is_exact
+            else sampled_share(tally.timed, k / n, n, far, near)
+        )
         value += operations * k / n
         low += operations * ends.low
         high += operations * ends.high

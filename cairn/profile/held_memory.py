@@ -10,7 +10,7 @@ _GETTING = ("mmap", "mremap", "brk")
 
 
 def most_bytes(tally: Tally, moments: Sequence[Moment]) -> int:
-    """The most bytes that the allocator held at a moment.
+    """The most bytes that the allocator held at a moment, if the probe did not count the maximum.
 
     Without a moment, it is a bound: the bytes of all calls that get memory, with the whole new size
     of each mremap and with the bytes by which brk shrank the heap.

@@ -27,6 +27,7 @@ from cairn.profile import held_memory, live, lock_records
 from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.early_ends import lived_to_the_end
 from cairn.profile.layout import of as layout_of
+from cairn.profile.old_files import without_unequal_frees
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
     BUCKETS,
@@ -66,7 +67,10 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 8
+VERSION, BEFORE = 9, 8
+"""The versions that are read. The head of a file of version BEFORE lacks the field _APPENDED and
+those after it, which are taken to be 0."""
+_APPENDED = "held_most"
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
@@ -104,6 +108,10 @@ class Layouts(Struct, frozen=True):
     samples: np.dtype[np.void]
 
 
+def _fields(of: str, names: str) -> list[tuple[str, str]]:
+    return [(name, of) for name in names.split()]
+
+
 def layouts(order: str) -> Layouts:
     """The structs for byte order "<" or ">". `align=True` aligns their fields as C does."""
     u4, u8 = order + "u4", order + "u8"
@@ -116,86 +124,33 @@ def layouts(order: str) -> Layouts:
     head = np.dtype(
         [
             ("magic", "S8"),
-            *(
-                (name, u4)
-                for name in (
-                    "order",
-                    "version",
-                    "head_bytes",
-                    "thread_bytes",
-                    "samples_bytes",
-                    "state",
-                )
-            ),
+            *_fields(u4, "order version head_bytes thread_bytes samples_bytes state"),
             ("file_bytes", u8),
-            *(
-                (name, u4)
-                for name in (
-                    "process",
-                    "parent",
-                    "forked",
-                    "dispatch",
-                    "dispatch_errno",
-                    "exit_code",
-                )
-            ),
-            *(
-                (name, u8)
-                for name in (
-                    "gap",
-                    "began_unix_ns",
-                    "ticks_begin",
-                    "ns_begin",
-                    "ticks_last",
-                    "ns_last",
-                )
-            ),
-            *((name, u8) for name in ("pair_ticks", "alone_pair_ticks", "dispatch_ticks")),
-            ("timer_ns", u8),
-            ("timer_errno", u4),
-            ("exact", u4),
+            *_fields(u4, "process parent forked dispatch dispatch_errno exit_code"),
+            *_fields(u8, "gap began_unix_ns ticks_begin ns_begin ticks_last ns_last"),
+            *_fields(u8, "pair_ticks alone_pair_ticks dispatch_ticks timer_ns"),
+            *_fields(u4, "timer_errno exact"),
             ("timers_refused", u8),
             ("events", u4, SLOTS),
             ("event_errnos", u4, SLOTS),
             ("event_nothing", u8, SLOTS),
-            ("has_event_nothing", u8),
-            *(
-                (name, u8)
-                for name in ("threads_started", "threads_live", "threads_most", "threads_lost")
-            ),
+            *_fields(u8, "has_event_nothing threads_started threads_live threads_most"),
+            ("threads_lost", u8),
             ("chunks", u8, CHUNKS),
-            ("samples", u8),
-            *(
-                (f"live_{name}", u8)
-                for name in (
-                    "way",
-                    "peak_usable",
-                    "granted",
-                    "noted_usable",
-                    "noted_bytes",
-                    "noted_error",
-                    "looks",
-                )
-            ),
+            *_fields(u8, "samples live_way live_peak_usable live_granted live_noted_usable"),
+            *_fields(u8, "live_noted_bytes live_noted_error live_looks"),
             ("failed", u8, len(ALLOCATING)),
             ("late_calls", u8, len(FUNCTIONS)),
             ("late_bytes", u8, len(ALLOCATING)),
-            *(
-                (name, u8)
-                for name in (
-                    "minor_faults",
-                    "major_faults",
-                    "user_us",
-                    "system_us",
-                    "peak_resident_bytes",
-                    "peak_own_bytes",
-                )
-            ),
-            ("contended_locks", u8),
+            *_fields(u8, "minor_faults major_faults user_us system_us peak_resident_bytes"),
+            *_fields(u8, "peak_own_bytes contended_locks"),
             ("calls", call, len(CALLS)),
             ("other_calls", other, OTHER_CALLS),
             ("program", f"S{PATH_BYTES}"),
             ("allocator", f"S{PATH_BYTES}"),
+            (_APPENDED, u8),
+            ("freed_copies", u8, (len(WHOSE), len(GROUPS), len(PHASES))),
+            ("freed_squares", u8, (len(WHOSE), len(GROUPS), len(PHASES))),
         ],
         align=True,
     )
@@ -259,6 +214,11 @@ def layouts(order: str) -> Layouts:
 
 
 _LAYOUTS = (layouts("<"), layouts(">"))
+_HEAD_BYTES = {
+    BEFORE: int(_LAYOUTS[0].head.fields[_APPENDED][1]),  # type: ignore[index]
+    VERSION: _LAYOUTS[0].head.itemsize,
+}
+"""The size of the head in files of each version."""
 
 
 class NoProfile(UsageError):
@@ -496,6 +456,8 @@ def _content(file: _Source) -> ProcessProfile | None:
         _records(file, head, layout.samples, 1, place) if place else np.zeros(1, layout.samples)
     )
     moments = tuple(_moments(head, samples[0]["moments"]))
+    if head["version"] == BEFORE:
+        samples = without_unequal_frees(samples, int(head["gap"]))
     tally = _tally(head, threads, samples[0])
     return ProcessProfile(_process(head, tally, moments, samples), tally, moments)
 
@@ -507,19 +469,21 @@ def _events(head: np.void) -> tuple[str, ...]:
 
 def _head(file: _Source) -> tuple[np.void, Layouts]:
     """Reads the head and returns it with the layouts of its byte order. Raises _Damaged."""
+    content = file.read(_LAYOUTS[0].head.itemsize, 0)
+    if len(content) < _HEAD_BYTES[BEFORE]:
+        raise _Damaged("it is cut off")
     for layout in _LAYOUTS:
-        content = file.read(layout.head.itemsize, 0)
-        if len(content) < layout.head.itemsize:
-            raise _Damaged("it is cut off")
-        head: np.void = np.frombuffer(content, layout.head)[0]
+        head = _padded(content, layout.head)
         if head["order"] == ORDER:
             break
     else:
         raise _Damaged("its byte order is unknown")
-    if head["version"] != VERSION:
-        raise _Damaged(f"it has version {head['version']}, and this cairn reads version {VERSION}")
+    version = int(head["version"])
+    if version not in _HEAD_BYTES:
+        raise _Damaged(f"it has version {version}, and this cairn reads version {VERSION}")
+    head = _padded(content[: _HEAD_BYTES[version]], layout.head)
     sizes = [int(head[f"{name}_bytes"]) for name in ("head", "thread", "samples")]
-    if sizes != [layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize]:
+    if sizes != [_HEAD_BYTES[version], layout.thread.itemsize, layout.samples.itemsize]:
         raise _Damaged("its structures have other sizes: its probe was built from other sources")
     if head["file_bytes"] > file.size:
         raise _Damaged("it is cut off")
@@ -530,6 +494,12 @@ def _head(file: _Source) -> tuple[np.void, Layouts]:
     if head["ticks_last"] < head["ticks_begin"] or head["ns_last"] < head["ns_begin"]:
         raise _Damaged("its clocks run backwards")
     return head, layout
+
+
+def _padded(content: bytes, layout: np.dtype[np.void]) -> np.void:
+    """The struct at the beginning of `content`. Bytes that `content` lacks are 0."""
+    found: np.void = np.frombuffer(content.ljust(layout.itemsize, b"\0"), layout)[0]
+    return found
 
 
 def _records(
@@ -643,6 +613,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
     }
     asked = int(tally.asked.sum() + tally.late_asked.sum())
+    held = number[_APPENDED] if _SEEN[number["dispatch"]] != "unseen" else 0
     counted, usable, requested = bool(number["live_way"]), None, None
     if counted:
         usable = live.counted_usable(number["live_peak_usable"], number["live_granted"])
@@ -686,7 +657,10 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
-        held_bytes=held_memory.most_bytes(tally, moments),
+        held_bytes=max(
+            held or held_memory.most_bytes(tally, moments), usable.low if usable is not None else 0
+        ),
+        held_counted=held > 0,
         shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
         locks=lock_records.counted(samples["locks"], _text(head["program"]), ended_unix_ns),
     )
@@ -718,7 +692,7 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     pair, alone_pair = int(head["pair_ticks"]), int(head["alone_pair_ticks"])
     nothing = as_counts(head["event_nothing"])
     timed, kernel = (
-        _timed(samples["times"], pair, alone_pair, nothing),
+        _timed(samples["times"], head, pair, alone_pair, nothing),
         _kernel(head["calls"], alone_pair),
     )
     detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
@@ -727,7 +701,8 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         span_ticks=int(head["ticks_last"]) - int(head["ticks_begin"]),
         span_ns=int(head["ns_last"]) - int(head["ns_begin"]),
         lived_ns=int(head["ns_last"]) - int(head["ns_begin"]),
-        probe_ticks=int(timed.clock_ticks.sum() + timed.alone_clock_ticks.sum()) + detour_ticks,
+        probe_ticks=int(timed.once(timed.clock_ticks + timed.alone_clock_ticks).sum())
+        + detour_ticks,
         detour_ticks=detour_ticks,
         threads_ticks=threads.lived_ticks,
         calls=threads.counts["calls"],
@@ -757,8 +732,14 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     )
 
 
-def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
+def _timed(times: Records, head: np.void, pair: int, alone_pair: int, nothing: Exact) -> Timed:
     count, alone = as_counts(times["count"]), as_counts(times["alone"])
+    copies, squares = count.copy(), count.copy()
+    of_frees = as_counts(head["freed_copies"]).ravel()
+    known = np.flatnonzero(of_frees)
+    first = len(PATHS) - len(of_frees)
+    copies[first + known] = of_frees[known]
+    squares[first + known] = as_counts(head["freed_squares"]).ravel()[known]
     looked_at, events = as_counts(times["event_operations"]), as_counts(times["events"])
     off = looked_at[:, None] * nothing
     return Timed(
@@ -769,6 +750,8 @@ def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
         alone=alone,
         alone_ticks=as_counts(times["alone_ticks"]),
         alone_clock_ticks=alone * alone_pair,
+        copies=copies,
+        squares=np.maximum(squares, copies),
         switched=as_counts(times["switched"]),
         switched_ticks=as_counts(times["switched_ticks"]),
         kernel=as_counts(times["kernel"]),

@@ -133,11 +133,13 @@ class _Inferred(Struct):
     looked_at: int = 0
     unseen: int = 0
 
-    def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
+    def add(
+        self, operations: int, looked_at: int, taken: int, squares: int, *, effect: float
+    ) -> None:
         """Adds a stratum with this number of operations, of which `looked_at` were examined.
 
         `taken` is the number of page faults or events in the sample. `squares` is the sum of the
-        squared number of each operation in the sample.
+        squared number of each operation in the sample. `effect` is `Timed.effect` of the stratum.
         """
         if not looked_at:
             self.unseen += operations
@@ -145,11 +147,12 @@ class _Inferred(Struct):
         operations = max(operations, looked_at)
         scale = operations / looked_at
         self.operations += operations
-        self.looked_at += looked_at
+        self.looked_at += math.ceil(looked_at / effect)
         self.value += scale * taken
-        self.least += taken
+        self.least += taken if effect == 1 else 0
         spread = max(0.0, squares - taken * taken / looked_at) * looked_at / max(1, looked_at - 1)
-        self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
+        left = 1 - 1 / (scale * effect)
+        self.variance += left * scale * scale * effect * (effect + spread)
 
     def estimate(self, most: float = math.inf) -> Estimate:
         """The estimated number and its interval. Neither exceeds `most`."""
@@ -170,7 +173,7 @@ def faults_inside(profile: Profile) -> Estimate | None:
             int(column[places].sum())
             for column in (timed.fault_operations, timed.faults, timed.faults_squared)
         )
-        found.add(stratum.operations, *sums)
+        found.add(stratum.operations, *sums, effect=timed.effect(places))
     if found.unseen > UNTIMED_MAX * profile.operations or not found.looked_at:
         return None
     most = faults_total(profile).high
@@ -228,7 +231,7 @@ def event_lines(profile: Profile) -> tuple[EventLine, ...]:
                     for column in (timed.events, timed.events_squared)
                 )
                 inferred = found.setdefault(row, {}).setdefault(event, _Inferred())
-                inferred.add(stratum.operations, looked_at, *sums)
+                inferred.add(stratum.operations, looked_at, *sums, effect=timed.effect(places))
     return tuple(
         EventLine(
             row,

@@ -182,6 +182,34 @@ class Timed(Struct, frozen=True, eq=False):
     """[PATHS, SLOTS]: the sum of the squared events of each operation in `event_operations`."""
     buckets: Floats
     """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`."""
+    copies: Exact
+    """The sum of the copies of each sampled operation. A free has copies if it is that of a block
+    that stands for more blocks than the others. All fields above have an operation once for each
+    copy, except `switched` and `switched_ticks`. Each copy stands for the same number of
+    operations."""
+    squares: Exact
+    """The sum of the squared numbers of copies of each sampled operation. It equals `copies` if no
+    operation has more than one copy."""
+
+    def once(self, column: Exact) -> Exact:
+        """One of the fields above, as if each operation counted once; or less.
+
+        The result is the field divided by the mean number of copies of a copy's operation.
+        """
+        import numpy as np
+
+        return np.where(
+            self.copies > 0, column * self.copies // np.maximum(self.squares, 1), column
+        )
+
+    def effect(self, places: Sequence[int]) -> float:
+        """The factor by which copies increase the variance of an estimate from these PATHS.
+
+        This is the design effect of unequal weights (Kish, Survey Sampling 1965). It is 1 if there
+        are no copies.
+        """
+        copies, squares = (int(one[list(places)].sum()) for one in (self.copies, self.squares))
+        return max(1.0, squares / copies) if copies else 1.0
 
     def __add__(self, other: Timed) -> Timed:
         return _added(self, other)
@@ -457,7 +485,10 @@ class Process(Struct, frozen=True):
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
     held_bytes: int = 0
-    """The most bytes that the allocator had from the kernel at a recorded moment."""
+    """The most bytes that the allocator had from the kernel at a time."""
+    held_counted: bool = False
+    """Whether the probe counted `held_bytes` at each system call. Otherwise it is the most at a
+    recorded moment, and more may have been held between two moments."""
     shrunk_bytes: int = 0
     """The bytes by which `brk` shrank the heap, or less: see `held_memory.shrunk_bytes`."""
     grown_bytes: int | None = None
@@ -575,6 +606,9 @@ class KernelClock(Struct, frozen=True):
     is_unlike: bool = False
     """Whether the runs after the profiled one differed from it: they used much more or much less
     CPU time, or ended in another way. `runs` then has only the profiled run."""
+    unsampled: str = ""
+    """Why a run after the profiled one got no clock samples, as the end of a sentence. `runs` then
+    has only the runs before it. It is empty if there was no such run."""
 
 
 class Missing(Struct, frozen=True):

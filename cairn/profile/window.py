@@ -73,6 +73,9 @@ class Snapshot(Struct, frozen=True):
     because they continue after an exec."""
     peaks: Mapping[str, Peak]
     """By name of the file or record: the peak of usable live bytes so far, if they are counted."""
+    held: Mapping[str, int] = {}
+    """By name of the file or record: the most bytes that the allocator held so far, if they are
+    counted."""
     ended: tuple[Process, ...] = ()
     """The recorded processes that had ended."""
     gone: frozenset[Missing] = frozenset()
@@ -92,6 +95,7 @@ def look(
     over: set[str] = set()
     usage: dict[int, Usage] = {}
     peaks: dict[str, Peak] = {}
+    held: dict[str, int] = {}
     processes: list[Process] = []
     ended: list[Process] = []
     at_ns = time.monotonic_ns()
@@ -108,10 +112,12 @@ def look(
             counted[name], usage[found.process.pid] = found.tally, used
             if found.process.peak_usable is not None:
                 peaks[name] = found.process.peak_usable
+            if found.process.held_counted:
+                held[name] = found.process.held_bytes
     gone = frozenset(
         one for one in _missing(spare, unreached, processes) if one.pid and not _runs(one.pid)
     )
-    return Snapshot(at_ns, counted, frozenset(over), usage, peaks, tuple(ended), gone)
+    return Snapshot(at_ns, counted, frozenset(over), usage, peaks, held, tuple(ended), gone)
 
 
 def since(
@@ -174,9 +180,14 @@ def _windowed(
         if name in begin.counted:
             tally = tally - begin.counted[name]
             process = _peak_within(found, moments, begin.peaks.get(name))
+        # A maximum that did not grow in the window lies before it.
+        is_held_known = process.held_counted and process.held_bytes > begin.held.get(name, 0)
         process = replace(
             process,
-            held_bytes=held_memory.most_bytes(tally, last),
+            held_bytes=(
+                process.held_bytes if is_held_known else held_memory.most_bytes(tally, last)
+            ),
+            held_counted=is_held_known,
             shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
             state="alive" if now is not None else process.state,
             begin_ns=begin_ns,

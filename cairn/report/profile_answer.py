@@ -7,15 +7,12 @@ fit into LINES lines of 80 columns. `profile_export.document` has each of their 
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn import units
-from cairn.clock_samples import NO_ROOM
 from cairn.findings import find
 from cairn.findings.kernel import inclusion
 from cairn.findings.thresholds import is_likely
@@ -26,7 +23,7 @@ from cairn.profile.tally import Peak, Profile, lasting
 from cairn.report.formatting import printable, wrapped
 from cairn.report.pinned_table import nearly_empty
 from cairn.report.prediction import sentences
-from cairn.report.profile_gaps import gaps
+from cairn.report.profile_gaps import gaps, next_step
 from cairn.report.profile_numbers import about, size_about
 from cairn.why.prediction import Prediction
 
@@ -152,7 +149,7 @@ def shares(profile: Profile) -> Iterator[str]:
     found = cpu_share(profile)
     why_not = profile.clock.why_not if profile.clock is not None else ""
     if found.share is None:
-        more = f" {_next_step(why_not)}"
+        more = f" {next_step(why_not)}"
         if found.runs:
             runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
             more = f" Use --runs {runs} or a longer run."
@@ -169,30 +166,7 @@ def shares(profile: Profile) -> Iterator[str]:
             else f"This share comes from only {units.counted(found.samples, 'sample')} of the "
             "probe's own timers"
         )
-        yield f"▲ {few}, because {why_not}. {_next_step(why_not)}"
-
-
-def _next_step(why_not: str) -> str:
-    """Returns a sentence that says how perf events can take the clock samples.
-
-    `why_not` is the reason why they could not. If the folder of the samples is full, no right is
-    missing.
-
-    The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
-    from a filter of system calls.
-    """
-    if any(os.strerror(error) in why_not for error in NO_ROOM):
-        return "Free space there, or set TMPDIR to another folder."
-    if os.strerror(errno.EFBIG) in why_not:
-        return "Profile a shorter run, or raise the limit of file sizes (ulimit -f)."
-    if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
-        return (
-            "Outside this container, or with a seccomp filter that permits perf_event_open, the "
-            "kernel's clock is used."
-        )
-    return (
-        "Root may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
-    )
+        yield f"▲ {few}, because {why_not}. {next_step(why_not)}"
 
 
 class MemoryPeaks(Struct, frozen=True):
@@ -208,17 +182,17 @@ class MemoryPeaks(Struct, frozen=True):
     between_blocks_bytes: int | None
     """Resident memory between blocks that was never handed out."""
     are_least: bool = False
-    """Whether the allocator may have held more, and more may have been resident: the process did
-    not end normally, so the last look at this memory was some time before its end."""
+    """Whether more may have been resident: the process did not end normally, so the last look at
+    this memory was some time before its end."""
+    held_is_least: bool = False
+    """Whether the allocator may have held more: not every system call that gets memory was seen, or
+    the profile has only the memory held at some moments."""
 
 
 def peaks(profile: Profile) -> MemoryPeaks:
     """Returns the peaks of the process with the most live bytes. Each has its own time."""
     largest, moments = profile.largest, profile.moments
-    held = max((one.held_bytes for one in moments if one.held_bytes), default=None)
-    is_cut = largest.state == "running"
-    if is_cut and held is not None and largest.peak_usable is not None:
-        held = max(held, largest.peak_usable.low)
+    held, held_is_least = _held(profile)
     return MemoryPeaks(
         program=largest.program,
         pid=largest.pid,
@@ -230,8 +204,22 @@ def peaks(profile: Profile) -> MemoryPeaks:
         between_blocks_bytes=max(
             (one.unasked_bytes for one in moments if one.unasked_bytes is not None), default=None
         ),
-        are_least=is_cut,
+        are_least=largest.state == "running",
+        held_is_least=held_is_least,
     )
+
+
+def _held(profile: Profile) -> tuple[int | None, bool]:
+    """Returns the most bytes that the allocator of the largest process held, if it is known.
+
+    The second value says whether it may have held more. It held at least the live blocks.
+    """
+    largest = profile.largest
+    live = largest.peak_usable.low if largest.peak_usable is not None else 0
+    if largest.held_counted:
+        return max(largest.held_bytes, live), largest.held_bytes < live
+    held = max((one.held_bytes for one in profile.moments if one.held_bytes), default=None)
+    return (None if held is None else max(held, live)), True
 
 
 def memory(profile: Profile) -> Iterator[str]:
@@ -252,7 +240,7 @@ def memory(profile: Profile) -> Iterator[str]:
     else:
         not_measured.append("the peak of live blocks")
     if found.held_bytes is not None:
-        most = "at least" if found.are_least else "up to"
+        most = "at least" if found.held_is_least else "up to"
         told.append(f"the allocator held {most} {units.size(found.held_bytes)} from the kernel")
     else:
         not_measured.append("the memory that the allocator held")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
 from collections.abc import Iterator
 
 from cairn import units
+from cairn.clock_samples import NO_ROOM
 from cairn.findings import find
 from cairn.profile.cpu_share import CpuShare, cpu_share
 from cairn.profile.early_ends import cpu_total_ns
@@ -131,6 +133,13 @@ def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
             "When the program ran again, it ended with another status, or used much more or much "
             "less CPU time. So only its first run counts."
         )
+    if profile.clock is not None and profile.clock.unsampled:
+        why, before = profile.clock.unsampled, len(profile.clock.runs)
+        runs = "only its first run counts" if before == 1 else f"only its first {before} runs count"
+        yield (
+            f"When the program ran again, no clock samples were taken, because {why}. So {runs}. "
+            f"{next_step(why)}"
+        )
     most = max((one.effect for one in find(profile) if one.of == "CPU"), default=1.0)
     if found.share is not None and found.unknown > max(_UNKNOWN_LEAST, most):
         yield (
@@ -144,3 +153,26 @@ def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
             errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
         )
         yield f"{units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
+
+
+def next_step(why_not: str) -> str:
+    """Returns a sentence that says how perf events can take the clock samples.
+
+    `why_not` is the reason why they could not. If the folder of the samples is full, no right is
+    missing.
+
+    The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
+    from a filter of system calls.
+    """
+    if any(os.strerror(error) in why_not for error in NO_ROOM):
+        return "Free space there, or set TMPDIR to another folder."
+    if os.strerror(errno.EFBIG) in why_not:
+        return "Profile a shorter run, or raise the limit of file sizes (ulimit -f)."
+    if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
+        return (
+            "Outside this container, or with a seccomp filter that permits perf_event_open, the "
+            "kernel's clock is used."
+        )
+    return (
+        "Root may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
+    )

@@ -106,6 +106,9 @@ static struct reading read_end(struct thread_state *me)
     /* Without fences the processor may take the second reading before the first one. */
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
     end.switched = preemption_occurred(); /* read before a system call can cause a switch */
+    /* Another thread may have installed a filter of system calls during the operation. */
+    if (UNLIKELY(direct_forbidden))
+        me->faults_wanted = me->counted = false;
     if (me->counted)
         me->counted = perf_events_after(me);
     if (me->faults_wanted)
@@ -116,7 +119,8 @@ static struct reading read_end(struct thread_state *me)
 /* Adds the time of an operation to one of the three totals of its path (struct profile_times).
  * There is a total for operations that lost the processor, one for operations timed alone, and one
  * for all others. */
-static void note_times(struct thread_state *me, struct profile_times *times, struct reading end)
+static void note_times(struct thread_state *me, struct profile_times *times, struct reading end,
+                       uint64_t copies)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
     uint64_t taken =
@@ -129,51 +133,52 @@ static void note_times(struct thread_state *me, struct profile_times *times, str
         return;
     }
     if (me->alone) {
-        session_add(&times->alone, 1);
-        session_add(&times->alone_ticks, taken);
+        session_add(&times->alone, copies);
+        session_add(&times->alone_ticks, copies * taken);
         return;
     }
-    session_add(&times->count, 1);
-    session_add(&times->ticks, taken);
+    session_add(&times->count, copies);
+    session_add(&times->ticks, copies * taken);
     session_raise(&times->max_ticks, taken);
     if (me->kernel_calls != 0) {
-        session_add(&times->kernel, 1);
-        session_add(&times->kernel_ticks, me->kernel_ticks);
+        session_add(&times->kernel, copies);
+        session_add(&times->kernel_ticks, copies * me->kernel_ticks);
     }
-    __atomic_fetch_add(&times->buckets[profile_bucket(taken)], 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&times->buckets[profile_bucket(taken)], (uint32_t)copies, __ATOMIC_RELAXED);
 }
 
-static void note_faults(struct thread_state *me, struct profile_times *times)
+static void note_faults(struct thread_state *me, struct profile_times *times, uint64_t copies)
 {
-    session_add(&times->fault_operations, 1);
-    session_add(&times->faults, me->faults);
-    session_add(&times->faults_squared, me->faults * me->faults);
+    session_add(&times->fault_operations, copies);
+    session_add(&times->faults, copies * me->faults);
+    session_add(&times->faults_squared, copies * me->faults * me->faults);
 }
 
-static void note_events(const struct thread_state *me, struct profile_times *times)
+static void note_events(const struct thread_state *me, struct profile_times *times, uint64_t copies)
 {
     enum { SQUARED_MAX = 1 << 24 };
-    session_add(&times->event_operations, 1);
+    session_add(&times->event_operations, copies);
     for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
         uint64_t events = me->events[slot];
         uint64_t squared = events < SQUARED_MAX ? events : SQUARED_MAX;
-        session_add(&times->events[slot], events);
-        session_add(&times->events_squared[slot], squared * squared);
+        session_add(&times->events[slot], copies * events);
+        session_add(&times->events_squared[slot], copies * squared * squared);
     }
 }
 
-/* Adds the measurements of an operation to its path. An operation whose faults or events were read
- * is slower by the system calls that read them. So its time is added only if the operation is
- * large, because a large operation takes much longer than these system calls. */
+/* Adds the measurements of an operation to its path, once for each of its copies (struct
+ * profile_times). An operation whose faults or events were read is slower by the system calls that
+ * read them. So its time is added only if the operation is large, because a large operation takes
+ * much longer than these system calls. */
 static void note_timed(struct thread_state *me, struct profile_times *times,
-                       enum profile_group group, struct reading end)
+                       enum profile_group group, struct reading end, uint64_t copies)
 {
     if (me->faults_wanted)
-        note_faults(me, times);
+        note_faults(me, times, copies);
     if (me->counted)
-        note_events(me, times);
+        note_events(me, times, copies);
     if ((!me->faults_wanted && !me->counted) || group == PROFILE_LARGE)
-        note_times(me, times, end);
+        note_times(me, times, end, copies);
 }
 
 /* Returns the first of the paths (enum profile_path) that allocations by this function can take.
@@ -264,7 +269,7 @@ static void note_allocation(struct thread_state *me, enum profile_function funct
     enum profile_group group = profile_group(bytes);
     uint32_t path = path_of(function, is_new) + profile_cell(group, account_phase());
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
-    note_timed(me, &samples->times[path], group, end);
+    note_timed(me, &samples->times[path], group, end, 1);
     session_add(&samples->sizes[size_bucket(bytes)], weight);
 }
 
@@ -370,9 +375,13 @@ static void note_release(struct thread_state *me, struct reading end)
     const struct watched *watched = &me->watched;
     enum profile_group group = profile_group(watched->bytes);
     bool remote = watched->thread != me->number;
-    uint32_t path =
-        (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + profile_cell(group, account_phase());
-    note_timed(me, &samples->times[path], group, end);
+    uint32_t cell = profile_cell(group, account_phase());
+    uint32_t path = (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + cell;
+    /* The weights of the blocks that stay watched grow with the number of live blocks. */
+    uint64_t copies = watched->weight / (group == PROFILE_LARGE ? 1 : session.gap);
+    note_timed(me, &samples->times[path], group, end, copies);
+    session_add(&session.head->freed_copies[remote][cell], copies);
+    session_add(&session.head->freed_squares[remote][cell], copies * copies);
     uint64_t life = ticks_now() - watched->ticks;
     uint32_t octave = life != 0 ? 63 - (uint32_t)__builtin_clzll(life) : 0;
     uint32_t bucket = octave < PROFILE_LIFE_BUCKETS ? octave : PROFILE_LIFE_BUCKETS - 1;

@@ -76,13 +76,16 @@ long direct_call(long number, long a, long b, long c, long d, long e, long f)
 
 #endif
 
-uint64_t direct_now_ns(void)
+uint64_t direct_read_ns(clockid_t clock)
 {
     struct timespec now = {.tv_sec = 0};
-    if (direct_forbidden)
-        return clock_now_ns();
-    direct_call3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0);
+    direct_call3(SYS_clock_gettime, clock, (long)&now, 0);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t direct_now_ns(void)
+{
+    return direct_forbidden ? clock_now_ns() : direct_read_ns(CLOCK_MONOTONIC);
 }
 
 long direct_move_up(long fd)

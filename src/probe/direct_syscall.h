@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 #include <sys/syscall.h>
+#include <time.h>
 
 /* True if the process may be killed for system calls that it did not make itself: it has installed,
  * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself,
@@ -41,6 +42,9 @@ void direct_restorer(void);
 _Noreturn void direct_return_from_signal(uintptr_t stack);
 
 #endif
+
+/* Reads a clock. */
+uint64_t direct_read_ns(clockid_t clock);
 
 /* The same as clock_now_ns(). libc's function makes a system call where the kernel offers no other
  * clock, as on a machine with an unstable time-stamp counter. In an operation that call would count

@@ -24,7 +24,7 @@ static struct handed_out_leaf *leaf_of(uintptr_t address, bool make)
     struct handed_out_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf != NULL || !make)
         return leaf;
-    leaf = own_memory_map(sizeof *leaf);
+    leaf = own_memory_map_sparse(sizeof *leaf);
     if (leaf == NULL)
         return NULL;
     leaf->start = address & ~(LEAF_BYTES - 1);
@@ -174,10 +174,7 @@ static _Atomic uint64_t *make_hidden(struct handed_out_leaf *leaf)
     if (hidden != NULL)
         return hidden;
     enum { BYTES = LEAF_WORDS * sizeof(uint64_t) };
-    _Atomic uint64_t *made = own_memory_map(BYTES);
-    /* A huge page would be cleared as a whole, although little of it would be used. */
-    if (made != NULL)
-        direct_call3(SYS_madvise, (long)made, BYTES, 15 /* MADV_NOHUGEPAGE */);
+    _Atomic uint64_t *made = own_memory_map_sparse(BYTES);
     if (made != NULL && !atomic_compare_exchange_strong(&leaf->hidden, &hidden, made)) {
         direct_call3(SYS_munmap, (long)made, BYTES, 0);
         return hidden;

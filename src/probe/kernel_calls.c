@@ -104,8 +104,9 @@ static enum profile_call kind_of(long number, const long arguments[3])
 
 static void hold(uintptr_t start, size_t bytes)
 {
-    atomic_fetch_add_explicit(&session.held_bytes, handed_out_hold(start, bytes),
-                              memory_order_relaxed);
+    size_t more = handed_out_hold(start, bytes);
+    uint64_t before = atomic_fetch_add_explicit(&session.held_bytes, more, memory_order_relaxed);
+    session_raise(&session.head->held_most, before + more);
 }
 
 /* Returns the number of bytes that the allocator held. */
@@ -211,10 +212,12 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
         note_other(number);
     if (kind == PROFILE_FUTEX_WAIT || kind == PROFILE_FUTEX_WAKE)
         lock_table_futex((uintptr_t)arguments[0], kind == PROFILE_FUTEX_WAIT, ticks);
-    /* brk() reports a failure by returning the old end. EAGAIN of a futex call is not a failure. It
-     * means that the value of the futex had changed. */
+    /* brk() reports a failure by returning the old end. EAGAIN of a futex call that waits is not a
+     * failure. It means that the value of the futex had changed. Of other calls it is a failure:
+     * mmap() and mremap() return it if the locked memory would exceed its limit. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
-    if (refused || (direct_failed(result) && result != -EAGAIN))
+    bool changed = kind == PROFILE_FUTEX_WAIT && result == -EAGAIN;
+    if (refused || (direct_failed(result) && !changed))
         session_add(&counts->failed, 1);
     else
         session_add(&counts->bytes, follow(kind, arguments, result));
@@ -287,9 +290,7 @@ static void let_go(greg_t *registers)
 /* Reads the thread's CPU clock. The system call of libc's function would be dispatched again. */
 static uint64_t thread_cpu_ns(void)
 {
-    struct timespec now = {.tv_sec = 0};
-    direct_call3(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now, 0);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+    return direct_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static uint64_t cpu_pair_ns; /* CPU time between two readings of the clock */
@@ -409,7 +410,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
                                   registers[REG_R10], registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
     thread_state.calling = false;
-    uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
+    /* Another thread may have installed a filter of system calls during the call. */
+    uint64_t cpu_ns = waiting && !direct_forbidden ? cpu_since(cpu_before_ns) : 0;
     /* Reading the CPU clock is not part of the operation. So the operation's beginning is moved
      * forward by the time that the readings took. */
     if (waiting)

@@ -16,14 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Reads a clock. The system call of libc's function would be dispatched as one of the allocator. */
-static uint64_t read_ns(clockid_t clock)
-{
-    struct timespec now = {.tv_sec = 0};
-    direct_call3(SYS_clock_gettime, clock, (long)&now, 0);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 enum {
     REGION_GRANULES = LAYOUT_REGION_BYTES >> HANDED_OUT_GRANULE_SHIFT,
     REGION_WORDS = REGION_GRANULES / 64,
@@ -319,7 +311,7 @@ static void write_snapshot(uint64_t live_bytes)
         file->totals.regions += file->totals.pages != before;
     }
     file->page_count = file->totals.pages <= LAYOUT_PAGES ? file->totals.pages : 0;
-    file->snapshot_ns = read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
+    file->snapshot_ns = direct_read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
     file->snapshot_threshold = threshold;
     file->snapshot_bytes = live_bytes;
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
@@ -391,10 +383,10 @@ static uint64_t process_ticks(void)
     const struct profile_head *head = session.head;
     if (direct_forbidden || head == NULL)
         return 0;
-    uint64_t ns = read_ns(CLOCK_MONOTONIC) - head->ns_begin,
+    uint64_t ns = direct_read_ns(CLOCK_MONOTONIC) - head->ns_begin,
              ticks = ticks_now() - head->ticks_begin;
     double rate = ns != 0 ? (double)ticks / (double)ns : 1;
-    return (uint64_t)((double)read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
+    return (uint64_t)((double)direct_read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
 }
 
 /* Calls fall(). Like consider_there(), it runs on a stack of the probe's own (own_stack_call()),
@@ -536,6 +528,9 @@ static struct region *tracked_or_new(uintptr_t number)
 static void note_distance(struct thread_state *me, const void *block, size_t bytes)
 {
     struct layout_block *entry = me->layout_entry;
+    bool resized = profile_kind(me->function) == PROFILE_KIND_REALLOC;
+    if (resized && (uintptr_t)block == me->layout_block)
+        return; /* the block itself, and not the next one */
     me->layout_entry = NULL;
     if (entry->address != (uint32_t)me->layout_block || entry->next_bytes != 0)
         return; /* by now the entry belongs to another sample */
@@ -739,7 +734,7 @@ void layout_begin(void)
     file = create();
     if (file == NULL)
         return;
-    seed = read_ns(CLOCK_MONOTONIC) ^ session.head->process;
+    seed = direct_read_ns(CLOCK_MONOTONIC) ^ session.head->process;
     lots = random_of(seed);
     one_in = thorough ? THOROUGH_ONE_IN : SAMPLED_ONE_IN;
     threshold = file->threshold = UINT64_C(1) << 32;
@@ -765,7 +760,8 @@ void layout_moment(void)
     enum { PART_OF_LIFE = 8, PART_OF_BYTES = 16 };
     if (layout_way == LAYOUT_OFF)
         return;
-    uint64_t kept = file->snapshot_bytes, lived_ns = read_ns(CLOCK_MONOTONIC) - file->ns_begin;
+    uint64_t kept = file->snapshot_bytes;
+    uint64_t lived_ns = direct_read_ns(CLOCK_MONOTONIC) - file->ns_begin;
     if ((lived_ns - file->snapshot_ns) * PART_OF_LIFE < lived_ns &&
         live_now().bytes <= kept + kept / PART_OF_BYTES)
         return;

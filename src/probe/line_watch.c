@@ -45,6 +45,11 @@ static int threads[THREADS_MOST]; /* kernel's numbers of threads; 0: unused entr
  * threads, modulo 2^16, are the places of the bits. */
 static _Atomic uint64_t unwatched[(UINT16_MAX + 1) / 64];
 
+/* The lines that were watched with a result. They are not watched again. */
+static uintptr_t concluded[LAYOUT_WATCHES];
+
+static uint64_t late_ticks; /* total time of the watches without a result */
+
 /* The present watch. */
 static struct watched_line line;
 static uint8_t left;              /* words of `line` that later windows will watch */
@@ -68,10 +73,7 @@ static void next_after(uint64_t ns)
 /* Returns the nanoseconds since the process began to count, and sets ticks_per_ns. */
 static uint64_t lived_ns(void)
 {
-    struct timespec now = {.tv_sec = 0};
-    direct_call3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0);
-    uint64_t ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-    uint64_t lived = ns - session.head->ns_begin;
+    uint64_t lived = direct_read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
     if (lived != 0)
         ticks_per_ns = (double)(ticks_now() - session.head->ticks_begin) / (double)lived;
     return lived;
@@ -89,9 +91,18 @@ void line_watch_begin(struct layout_watches *where, uint64_t seed)
 
 /* --- the search for a line ------------------------------------------------------------------- */
 
+static bool was_watched(uintptr_t address)
+{
+    for (size_t i = 0; i < COUNT_OF(concluded); i++)
+        if (concluded[i] == address)
+            return true;
+    return false;
+}
+
 void line_search_end(struct line_search *search)
 {
-    if (search->shared && random_below(&lots, ++search->seen) == 0)
+    if (search->shared && !was_watched(search->line.address) &&
+        random_below(&lots, ++search->seen) == 0)
         *search->drawn = search->line;
     search->shared = false;
     search->line = (struct watched_line){.address = 0};
@@ -281,6 +292,7 @@ static void conclude(void)
     unsigned writers = 0;
     for (size_t thread = 0; thread < THREADS_MOST; thread++)
         writers += wrote[thread];
+    concluded[counts->lines % LAYOUT_WATCHES] = line.address;
     counts->lines++;
     counts->written += writers == 1;
     counts->confirmed += writers >= 2;
@@ -315,15 +327,17 @@ static void begin_watch(bool (*find)(struct watched_line *line))
         atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
 }
 
-/* Plans the next watch. */
+/* Plans the next watch. A late watch may have lasted for any time. */
 static void plan(void)
 {
-    uint64_t lived = lived_ns(), due_ns = counts->lines * 2 * WINDOW_NS * PART_OF_LIFE;
-    if (counts->lines >= LAYOUT_WATCHES) {
+    uint64_t watches = counts->lines + counts->late, lived = lived_ns();
+    uint64_t late_ns = (uint64_t)((double)late_ticks / ticks_per_ns);
+    uint64_t due_ns = (counts->lines * 2 * WINDOW_NS + late_ns) * PART_OF_LIFE;
+    if (watches >= LAYOUT_WATCHES) {
         atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
         return;
     }
-    next_after(counts->lines < EARLY || due_ns < lived + NEXT_NS ? NEXT_NS : due_ns - lived);
+    next_after(watches < EARLY || due_ns < lived + NEXT_NS ? NEXT_NS : due_ns - lived);
 }
 
 void line_watch_step(bool (*find)(struct watched_line *line))
@@ -343,7 +357,8 @@ void line_watch_step(bool (*find)(struct watched_line *line))
     watched_ticks += ticks;
     if (ticks > ticks_of(LATE_NS)) {
         counts->late++;
-        next_after(NEXT_NS);
+        late_ticks += watched_ticks;
+        plan();
         return;
     }
     if (left != 0 && begin_window())

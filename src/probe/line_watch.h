@@ -38,8 +38,9 @@ extern _Atomic uint64_t line_watch_next __attribute__((visibility("hidden")));
 void line_watch_begin(struct layout_watches *counts, uint64_t seed);
 
 /* A search among all live blocks for a shared line: a line with blocks of several threads. Blocks
- * of threads that are not watched do not count. Each shared line is drawn with the same chance.
- * When the search begins, all fields except `drawn` are 0. */
+ * of threads that are not watched do not count. Lines that were watched with a result do not count,
+ * either. Each shared line is drawn with the same chance. When the search begins, all fields except
+ * `drawn` are 0. */
 struct line_search {
     struct watched_line *drawn; /* where the drawn line is stored */
     uint64_t seen;              /* number of shared lines so far */

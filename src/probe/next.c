@@ -34,6 +34,20 @@ static const char *const operators[][2] = {
 };
 static_assert(sizeof operators == 2 * sizeof(struct next_operators), "one name for each");
 
+/* Keeps the library of a function loaded until the process ends, because the address of the
+ * function is remembered. Otherwise the library would be unloaded with the last plugin that needs
+ * it. */
+static void keep_loaded(const void *function)
+{
+    Dl_info about;
+    if (dladdr(function, &about) == 0 || about.dli_fname == NULL)
+        return;
+    void *object = dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    /* NULL if the path is that of the program itself, relative to another folder. */
+    if (object != NULL)
+        dlclose(object);
+}
+
 /* If a plugin has loaded the C++ runtime, dlsym(RTLD_NEXT) does not search the runtime for us.
  * dlopen() finds the runtime by its file name. */
 void *next_of_runtime(const char *name)
@@ -47,6 +61,8 @@ void *next_of_runtime(const char *name)
         found = dlsym(runtime, name);
         dlclose(runtime); /* the plugin keeps the runtime loaded */
     }
+    if (found != NULL)
+        keep_loaded(found);
     return found;
 }
 

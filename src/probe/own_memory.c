@@ -60,6 +60,21 @@ void *own_memory_map_sparse(size_t bytes)
     return start;
 }
 
+/* Symbols of the linker: the beginning and the end of this library, and the beginning of those of
+ * its variables that begin as zero. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+extern const char __bss_start[] __attribute__((visibility("hidden")));
+
+void own_memory_begin(void)
+{
+    uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    uintptr_t start = ((uintptr_t)__bss_start + page_bytes - 1) & ~(page_bytes - 1);
+    uintptr_t end = ((uintptr_t)_end + page_bytes - 1) & ~(page_bytes - 1);
+    if (!direct_forbidden)
+        direct_call3(SYS_madvise, (long)start, (long)(end - start), MADV_NOHUGEPAGE);
+}
+
 /* The argument of the ioctl PAGEMAP_SCAN, struct pm_scan_arg of linux/fs.h. */
 struct scan {
     uint64_t bytes, flags, start, end, walk_end, vec, vec_room, pages_most;
@@ -128,10 +143,6 @@ static void add_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_m
         }
     }
 }
-
-/* Symbols of the linker: the beginning and the end of this library. */
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
 
 /* Adds the pages of the library, without those that are left out. */
 static void add_library(long pagemap, struct own_memory *found)

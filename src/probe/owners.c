@@ -24,7 +24,7 @@ static _Atomic uint32_t *word_of(const void *block)
     struct leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf == NULL) {
         struct leaf *other = NULL;
-        leaf = own_memory_map(sizeof *leaf);
+        leaf = own_memory_map_sparse(sizeof *leaf);
         if (leaf == NULL)
             return NULL;
         if (!atomic_compare_exchange_strong(place, &other, leaf)) {

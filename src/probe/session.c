@@ -333,6 +333,7 @@ static void begin_image(void)
     session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
     if (session.gap == 0)
         session.gap = GAP;
+    own_memory_begin();
     own_memory_leave_out(watched_filter, sizeof watched_filter);
     session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
     if (!session.exact)
@@ -389,6 +390,7 @@ static int begin(void)
     head->alone_pair_ticks = pair_ticks(true);
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
+    head->held_most = atomic_load_explicit(&session.held_bytes, memory_order_relaxed);
     copy_path(head->program, program);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
     head->samples = offsetof(struct first, samples);

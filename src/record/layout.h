@@ -37,7 +37,7 @@ enum {
     LAYOUT_PAGES = 2048,
     LAYOUT_BLOCKS = 2048, /* entries for each size group */
     LAYOUT_WARMTH = 4096,
-    LAYOUT_WATCHES = 16, /* maximum number of watched cache lines */
+    LAYOUT_WATCHES = 16, /* maximum number of watches, with or without a result */
 };
 
 enum layout_way {

@@ -15,6 +15,8 @@
  * A struct profile_thread belongs to one thread at a time. When this thread ends, another thread
  * goes on counting in the same struct.
  *
+ * A file of version 8 has the same structs, but its head ends before the field `held_most`.
+ *
  * Times are in ticks of the processor's clock; the pairs (ticks_begin, ns_begin) and (ticks_last,
  * ns_last) calibrate it. Every struct has the same layout on every 64-bit machine. Every change of
  * a layout needs a new PROFILE_VERSION.
@@ -30,7 +32,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 8,
+    PROFILE_VERSION = 9,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* including the NUL; longer paths are cut */
     PROFILE_CHUNK_THREADS = 8, /* number of structs profile_thread in chunk 0 */
@@ -295,6 +297,14 @@ struct profile_head {
 
     char program[PROFILE_PATH_BYTES];
     char allocator[PROFILE_PATH_BYTES]; /* path of the library that has malloc */
+
+    /* The most bytes that the allocator held at once: mapped with access, since ns_begin. */
+    uint64_t held_most;
+
+    /* Of the sampled frees on each path: the sum of the numbers of copies (struct profile_times),
+     * and the sum of the squared numbers. */
+    uint64_t freed_copies[PROFILE_WHOSE][PROFILE_CELLS];
+    uint64_t freed_squares[PROFILE_WHOSE][PROFILE_CELLS];
 };
 
 /* The counters of one thread. When the thread has ended, the struct is vacant until another thread
@@ -321,8 +331,11 @@ struct profile_thread {
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* The timed operations of one path. Each operation whose time is added is counted in exactly one of
- * three groups:
+/* The timed operations of one path. A free has copies if it is that of a block that stands for
+ * more blocks than the others: one for each `gap` blocks, or for each block if it is large. All
+ * sums over operations have the free once for each copy, except `switched` and `switched_ticks`.
+ * So each copy stands for the same number of operations. Each operation whose time is added is
+ * counted in exactly one of three groups:
  *
  *     switched   the thread lost its processor during the operation, which made no system call
  *     alone      timed with fences: the processor did not overlap the operation with the
@@ -372,8 +385,9 @@ struct profile_moment {
      * at least one page was handed out. */
     uint64_t unasked_bytes;   /* memory that was never handed out */
     uint64_t unwritten_bytes; /* estimated part of unasked_bytes that is all zeroes */
-    uint64_t huge_bytes;      /* process's huge pages, if unwritten_bytes >= 8 MiB */
-    uint64_t own_bytes;       /* memory of the allocator, handed out or not */
+    /* The process's memory in huge pages: with --layout, or if unwritten_bytes >= 8 MiB. */
+    uint64_t huge_bytes;
+    uint64_t own_bytes; /* memory of the allocator, handed out or not */
 
     /* System calls of the allocator since ns_begin, by their purpose. */
     uint64_t memory_calls;  /* PROFILE_MMAP to PROFILE_MADVISE_OTHER */

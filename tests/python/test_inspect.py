@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import mmap
 import os
 import platform
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from support.inspected import started
@@ -98,6 +100,39 @@ def test_a_glibc_of_an_unknown_form_is_told_as_such(
         "Live memory is not known: the data of this glibc has no arena of a form that Cairn knows. "
         "Its debug symbols would not help."
     )
+
+
+class Lists:
+    """The memory of a process that has only free blocks, each with its size and its pointer."""
+
+    def __init__(self, blocks: dict[int, int]) -> None:
+        self._blocks = blocks
+
+    def words_at(self, address: int, count: int) -> tuple[int, ...]:
+        if address not in self._blocks:
+            raise memory.Unreadable
+        return (0, 48 | 1, self._blocks[address])[:count]
+
+
+@pytest.mark.parametrize(
+    ("libc", "is_mangled"),
+    [("glibc 2.31", False), ("glibc 2.36", True), ("glibc", False), ("glibc", True)],
+)
+def test_pointers_are_mangled_from_glibc_2_32_on(libc: str, is_mangled: bool) -> None:
+    """The second block lies in a page whose number is a multiple of 16.
+
+    So its plain pointer seems to be a mangled one, and the list of an old glibc was once said to
+    change all the time.
+    """
+    first, second, third = 0x1C31040, 0x1C30080, 0x1C40100
+    following = {first: second, second: third, third: 0}
+    blocks = {
+        one: other ^ (one + 16 >> 12 if is_mangled else 0) for one, other in following.items()
+    }
+    walk = glibc_heap._Walk(
+        cast(memory.ProcessMemory, Lists(blocks)), 112, glibc_heap._ways(libc), math.inf
+    )
+    assert walk._fast(first) == 3 * 48
 
 
 @GLIBC

@@ -23,7 +23,7 @@ from support.probes import BEHIND_HEAD, Made, busy, documented
 from cairn import units
 from cairn.errors import CairnError, UsageError
 from cairn.model import Unreached
-from cairn.profile import estimates, live, reader
+from cairn.profile import block_samples, estimates, live, reader
 from cairn.profile.missing import Executed, missing_processes
 from cairn.profile.tally import (
     ALLOCATING,
@@ -67,6 +67,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     head = (
         8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
     )
+    head += 8 + 2 * (2 * 3 * 2 * 8)  # held_most, freed_copies and freed_squares
     thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
     samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 384 * 104
@@ -78,7 +79,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
             thread,
             samples,
         )
-    assert (head, thread, samples) == (4120, 1584, 173152)
+    assert (head, thread, samples) == (4320, 1584, 173152)
 
 
 def test_names_are_as_many_as_in_c() -> None:
@@ -213,7 +214,8 @@ def test_usable_bytes_are_unknown_if_the_probe_did_not_ask_the_allocator(tmp_pat
 
 
 DAMAGES = {
-    "version 9": {"version": 9},
+    "version 7": {"version": 7},
+    "version 10": {"version": 10},
     "other sizes": {"thread_bytes": 8},
     "head is damaged": {"state": 9},
     "clocks run backwards": {"ticks_last": 1},
@@ -228,6 +230,30 @@ def test_damage_is_one_sentence(tmp_path: Path, says: str) -> None:
     with pytest.raises(CairnError, match=says) as error:
         read(tmp_path, busy(head=DAMAGES[says]).content())
     assert "\n" not in str(error.value)
+
+
+OLD = {"version": reader.BEFORE, "head_bytes": 4120}
+"""Fields of the head in a file of the version before, whose head is shorter."""
+
+
+def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
+    new, old = (read(tmp_path, busy(head=of).content()) for of in ({}, OLD))
+    assert old.tally.timed.count.tolist() == new.tally.timed.count.tolist()
+    assert old.tally.timed.squares.tolist() == old.tally.timed.copies.tolist()
+    assert (new.process.held_bytes, new.process.held_counted) == (16 << 20, True)
+    assert (old.process.held_bytes, old.process.held_counted) == (16 << 20, False)
+
+
+def test_frees_for_unequal_numbers_of_blocks_are_not_known_in_an_old_file(tmp_path: Path) -> None:
+    """The 110 remote frees stand for 8 times as many blocks as the others."""
+    made = busy(head=OLD)
+    made.samples["freed"][0] = (64 * (1_170 + 8 * 110), 0, 10)
+    made.write(tmp_path)
+    found = reader.gather(tmp_path)
+    assert estimates.remote_share(found) is None
+    assert block_samples.freed_elsewhere(found, 0) is None
+    (free,) = (one for one in estimates.lines(found) if one.name == "free, local")
+    assert not free.is_known
 
 
 def test_a_counter_that_does_not_exist_is_damage(tmp_path: Path) -> None:

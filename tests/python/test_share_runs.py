@@ -17,6 +17,7 @@ from cairn.errors import UsageError
 from cairn.model import Contender
 from cairn.profile import cpu_samples, reader
 from cairn.profile.tally import ClockRun, KernelClock, Profile
+from cairn.report.profile_gaps import gaps
 from cairn.run import foreground
 from cairn.run.foreground import Ended
 
@@ -153,9 +154,8 @@ def test_a_program_that_cannot_be_repeated_runs_once(
         (a_run(), replace(ENDED, exit_code=1)),
         (a_run(190), ENDED),
         (a_run(610), ENDED),
-        (None, ENDED),
     ],
-    ids=["another exit code", "less CPU time", "more CPU time", "no samples"],
+    ids=["another exit code", "less CPU time", "more CPU time"],
 )
 def test_a_run_that_is_unlike_the_first_drops_all_further_runs(
     clock: Any, again: ClockRun | None, end: Ended
@@ -240,3 +240,25 @@ def test_several_runs_that_read_one_pipe_are_refused() -> None:
     share_runs.refuse(None, pipe)
     share_runs.refuse(1, pipe)
     share_runs.refuse(2, NO_INPUT)
+
+
+@pytest.mark.parametrize("scope", ["processors", "threads in user mode"])
+def test_a_further_run_without_samples_did_no_other_work(
+    clock: Any, found: Profile, scope: str
+) -> None:
+    """A full TMPDIR was once reported as much more or much less CPU time."""
+    first = a_run(probed=True, scope=scope)
+    runs = Runs([first, a_run(scope=scope, probed=scope != "processors"), None])
+    if scope != "processors":
+        runs.files[0].sampled(400, 120)
+    got = clock(runs)
+    assert (len(got.runs), got.is_unlike, got.unsampled) == (2, False, REFUSED)
+    told = " ".join(gaps(replace(found, clock=got)))
+    assert (
+        f"When the program ran again, no clock samples were taken, because {REFUSED}. So only its "
+        "first 2 runs count. Root may take clock samples" in told
+    )
+    assert "another status" not in told
+    alone = clock(Runs([first, None]))
+    assert (alone.runs, alone.is_unlike) == ((first,), False)
+    assert "So only its first run counts." in " ".join(gaps(replace(found, clock=alone)))

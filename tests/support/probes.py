@@ -16,6 +16,7 @@ from cairn.profile.tally import (
     CALLS,
     EVENTS,
     GROUPS,
+    KINDS,
     LOCKS,
     PATHS,
     PHASES,
@@ -29,7 +30,7 @@ from cairn.profile.tally import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
-BEHIND_HEAD = 4160
+BEHIND_HEAD = 4352
 """Offset of the first thread records: the size of the head, rounded up to a cache line."""
 NOTHING = 20
 """The number of events that the counters count for an operation that does nothing."""
@@ -103,15 +104,30 @@ class Made:
         self.threads["released"][0, RELEASING.index(function), PHASES.index(phase)] += count
 
     def timed(
-        self, kind: str, group: str, times_ns: Iterable[float], phase: str = "serial"
+        self,
+        kind: str,
+        group: str,
+        times_ns: Iterable[float],
+        phase: str = "serial",
+        copies: int = 1,
     ) -> None:
-        """Adds timed operations with these times."""
+        """Adds timed operations with these times. Each of them has this number of copies."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, phase))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
-        times["count"] += len(ticks)
-        times["ticks"] += sum(ticks)
+        times["count"] += copies * len(ticks)
+        times["ticks"] += copies * sum(ticks)
         times["max_ticks"] = max(int(times["max_ticks"]), *ticks)
-        np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
+        np.add.at(times["buckets"], [bucket(one) for one in ticks], copies)
+        self._freed(kind, group, len(ticks), phase, copies)
+
+    def _freed(
+        self, kind: str, group: str, count: int, phase: str = "serial", copies: int = 1
+    ) -> None:
+        """Counts sampled operations in the sums over copies, if they are frees."""
+        if kind.startswith("free"):
+            cell = KINDS[-2:].index(kind), GROUPS.index(group), PHASES.index(phase)
+            self.start["freed_copies"][0][cell] += count * copies
+            self.start["freed_squares"][0][cell] += count * copies**2
 
     def timed_alone(self, kind: str, group: str, times_ns: Iterable[float]) -> None:
         """Adds operations that were timed between memory fences, so that nothing overlaps them."""
@@ -119,6 +135,7 @@ class Made:
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
         times["alone"] += len(ticks)
         times["alone_ticks"] += sum(ticks)
+        self._freed(kind, group, len(ticks))
 
     def faulted(
         self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None
@@ -132,6 +149,7 @@ class Made:
         times["fault_operations"] += looked_at
         times["faults"] += faults
         times["faults_squared"] += faults if squared is None else squared
+        self._freed(kind, group, looked_at)
 
     def counted(self, kind: str, group: str, looked_at: int, events: int, squared: int) -> None:
         """Adds `looked_at` timed operations that had `events` events of the first counter in total.
@@ -142,6 +160,7 @@ class Made:
         times["event_operations"] += looked_at
         times["events"][0] += events + looked_at * NOTHING
         times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
+        self._freed(kind, group, looked_at)
 
     def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
         """Sets the counted events, and the errno of each event that the kernel refused."""
@@ -222,6 +241,7 @@ class Made:
             for number, (ns, live, held, resident, *closely) in enumerate(of, 1)
         ]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
+        self.start["held_most"] = max([0, *(held for _, _, held, *_ in of)])
 
     def live(self, peak: int, granted: int, noted: tuple[int, int, int]) -> None:
         """States that live bytes were counted.

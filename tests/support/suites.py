@@ -44,7 +44,7 @@ def a_suite(workloads: Sequence[str], contenders: Sequence[str], rounds: int = 1
         reports=True,
     )
     run = a_run(*(Contender(name, name, f"{name} 1.0") for name in contenders))
-    return replace(run, settings=settings, rule=rule, baseline=contenders[0])
+    return replace(run, settings=settings, rule=rule, baseline=contenders[0], quick=False)
 
 
 def reported(median_ns: float, idle_ns: int = 0, **more: object) -> Reported:

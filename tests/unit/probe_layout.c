@@ -97,6 +97,25 @@ TEST(freed_blocks_of_the_sample_stay_hidden_when_their_region_is_forgotten)
     CHECK(sampled > 10 && (forgotten > 0 || tracked == 0));
 }
 
+/* A block was once its own neighbour, at a distance of 0. */
+TEST(a_block_that_is_resized_in_place_is_not_the_next_block)
+{
+    char *block = block_in(0), *moved = block_in(1);
+    me.special = THREAD_PAIR;
+    me.function = PROFILE_MALLOC;
+    layout_sample(&me, block, 100, 112);
+    const struct layout_block *entry = me.layout_entry;
+    REQUIRE(entry != NULL);
+    me.function = PROFILE_REALLOC;
+    hand_out(block, 110);
+    CHECK(me.layout_entry == entry && entry->next_bytes == 0);
+    hand_out(moved, 200);
+    CHECK(me.layout_entry == NULL && entry->next_bytes == 200);
+    CHECK(entry->distance == moved - block);
+    me.special = 0;
+    me.function = PROFILE_MALLOC;
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);

@@ -1,7 +1,13 @@
-/* Tests of the search for a cache line that several threads share. */
+/* Tests of the search for a cache line that several threads share, and of its watches. */
 #include "probe/line_watch.h"
 
+#include "base/clock.h"
+#include "base/ticks.h"
+#include "probe/session.h"
 #include "test.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 enum { WATCHED = 16, LINE = 64 };
 
@@ -54,6 +60,83 @@ TEST(blocks_of_an_ended_thread_count)
     CHECK(shared_by((const uint16_t[]){1, WATCHED + 3}, 2) == 0);
     line_watch_thread_ends(&(struct thread_state){.number = WATCHED + 3});
     CHECK(shared_by((const uint16_t[]){1, WATCHED + 3}, 2) == 1);
+}
+
+/* The line that the next watch takes. */
+static struct watched_line next_line;
+
+static bool find(struct watched_line *found)
+{
+    *found = next_line;
+    return true;
+}
+
+/* Watches a line with one word for at least `us` microseconds. Returns false if the kernel refuses
+ * breakpoints. */
+static bool watch(uintptr_t address, unsigned us)
+{
+    next_line = (struct watched_line){.address = address, .block_bytes = 16, .words = 1};
+    line_watch_step(find);
+    usleep(us);
+    line_watch_step(find);
+    return counts.refused_errno == 0;
+}
+
+/* Begins the process anew, with one thread whose writes are counted: a thread has breakpoints for
+ * one line only. */
+static void begin_process(struct profile_head *head)
+{
+    static bool begun;
+    begin();
+    session.head = head;
+    head->ticks_begin = ticks_now();
+    head->ns_begin = clock_now_ns();
+    usleep(1000);
+    for (uint32_t number = 2; number <= WATCHED && !begun; number++)
+        line_watch_thread_ends(&(struct thread_state){.number = number});
+    begun = true;
+}
+
+/* A program may share only one line. The profile then said: two threads wrote to 16 of 16 lines. */
+TEST(a_line_that_was_watched_is_not_watched_again)
+{
+    static struct profile_head head;
+    void *line = aligned_alloc(LINE, LINE);
+    struct watched_line drawn;
+    struct line_search search = {.drawn = &drawn};
+    begin_process(&head);
+    REQUIRE(line != NULL);
+    for (int i = 0; i < 5 && counts.lines == 0; i++)
+        if (!watch((uintptr_t)line, 0))
+            return; /* nothing can be watched here */
+    REQUIRE(counts.lines == 1);
+    for (uintptr_t i = 0; i < 4; i++)
+        line_search_block(&search, (uintptr_t)line + 32 * i, 32, (uint16_t)(1 + i % 2));
+    line_search_end(&search);
+    CHECK(search.seen == 1 && drawn.address == (uintptr_t)line + LINE);
+    free(line);
+}
+
+/* A watch that its process ends late once counted as none, so another one began at once. */
+TEST(late_watches_have_a_budget_and_a_limit)
+{
+    enum { LATE_US = 25000, PART_OF_LIFE = 8, MOST = LAYOUT_WATCHES };
+    static struct profile_head head;
+    static uint64_t word;
+    begin_process(&head);
+    counts.lines = 0;
+    counts.late = 4;
+    if (!watch((uintptr_t)&word & ~(uintptr_t)(LINE - 1), LATE_US))
+        return;
+    CHECK(counts.late == 5 && counts.lines == 0);
+    double rate =
+        (double)(ticks_now() - head.ticks_begin) / (double)(clock_now_ns() - head.ns_begin);
+    double wait_ns = (double)(line_watch_next - ticks_now()) / rate;
+    double lived_ns = (double)(clock_now_ns() - head.ns_begin);
+    CHECK(wait_ns + lived_ns > 1e3 * LATE_US * PART_OF_LIFE * 0.9);
+    counts.late = MOST - 1;
+    CHECK(watch((uintptr_t)&word & ~(uintptr_t)(LINE - 1), LATE_US));
+    CHECK(counts.late == MOST && line_watch_next == UINT64_MAX);
 }
 
 int main(int argc, char **argv)

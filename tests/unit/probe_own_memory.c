@@ -2,6 +2,8 @@
 #include "probe/own_memory.h"
 
 #include "probe/direct_syscall.h"
+#include "probe/handed_out.h"
+#include "probe/owners.h"
 #include "test.h"
 
 #include <errno.h>
@@ -72,6 +74,37 @@ TEST(own_memory_that_was_only_read_is_not_counted)
     for (size_t at = 0; at < 4 * MIB; at += 4096)
         sum = (char)(sum + start[at]);
     CHECK(sum == 0 && own_memory_resident(true, 0).private < before + MIB / 4);
+}
+
+/* Returns the size of all mappings that get no huge pages, or of the others. */
+static size_t mapped_bytes(bool without_huge)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    size_t sum = 0, kib = 0;
+    for (char line[4096]; file != NULL && fgets(line, sizeof line, file) != NULL;) {
+        (void)sscanf(line, "Size: %zu kB", &kib);
+        if (strncmp(line, "VmFlags:", 8) == 0 && (strstr(line, " nh") != NULL) == without_huge)
+            sum += kib << 10;
+    }
+    if (file != NULL)
+        fclose(file);
+    return sum;
+}
+
+/* The share of huge pages is that of the program. The kernel once gave them to these records. */
+TEST(the_records_of_addresses_get_no_huge_pages)
+{
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+        return;
+    const void *block = (const void *)(UINT64_C(500) << HANDED_OUT_LEAF_SHIFT);
+    const struct owner owner = {.thread = 1, .group = PROFILE_SMALL};
+    size_t before = mapped_bytes(false), without = mapped_bytes(true);
+    CHECK(handed_out_add(block, 100) && handed_out_hide((uintptr_t)block, 4096));
+    owners_note(block, owner);
+    CHECK(mapped_bytes(true) >= without + 32 * MIB);
+    CHECK(mapped_bytes(false) < before + MIB);
+    own_memory_begin();
+    CHECK(mapped_bytes(false) < before - 16 * MIB);
 }
 
 int main(int argc, char **argv)

@@ -8,7 +8,7 @@
  * update of both files. */
 TEST(the_structs_have_the_sizes_that_the_reader_knows)
 {
-    CHECK(sizeof(struct profile_head) == 4120);
+    CHECK(sizeof(struct profile_head) == 4320);
     CHECK(sizeof(struct profile_thread) == 1584);
     CHECK(sizeof(struct profile_samples) == 173152);
 }
