@@ -29,7 +29,7 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 """
 
 LARGEST_NUMBER = 1e15
-"""The absolute value of a user's metric, a counter or a workload's own figure is less than this."""
+"""The absolute value of a user's metric or a workload's own figure is less than this."""
 
 NOT_SEEN = "not seen"
 """The ending of a process if neither the process nor its parent reported how it ended."""
@@ -310,10 +310,7 @@ class Sample(Struct, frozen=True):
     memory: Memory
     proof: Proof
     largest_process_bytes: int | None = None
-    """The peak resident set of the largest single process, as wait4(2) reports it.
-
-    Its file pages are included.
-    """
+    """The peak resident set of the largest single process, with file pages, from wait4(2)."""
     repeats: int = 1
     """The number of runs whose mean this sample is."""
     left_behind: int = 0
@@ -721,6 +718,9 @@ class Run(Struct, frozen=True):
     """The circumstances that a reader should know, a sentence each."""
     experiment: str | None = None
     """The name of the built-in experiment, if this is a run of one."""
+    quick: bool | None = None
+    """Whether the experiment has its quick size. None if not known, as in a run of an earlier
+    version, and for a run of another command."""
     builds: tuple[Build, ...] = ()
     """The builds of its programs, libraries and contenders; empty before the first trial."""
     aim: Aim = EVERY_AIM

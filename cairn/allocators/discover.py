@@ -55,6 +55,10 @@ ADDED = "added"
 RECORD_SCHEMA = 1
 
 
+UNREAD = "its record there cannot be read, or other users may write it"
+"""Why a library that was just put into the cache is not found there."""
+
+
 _RECORD_MAX_BYTES = 64 * 1024
 
 
@@ -448,8 +452,15 @@ def read_record(path: str) -> dict[str, str]:
 
 
 def write_record(folder: Path, values: Mapping[str, str]) -> None:
-    """Writes the record. A folder in the cache without a record counts as unfinished."""
-    with (folder / RECORD).open("x", encoding="utf-8") as file:
+    """Writes the record. A folder in the cache without a record counts as unfinished.
+
+    Only the user may write the record, whatever the umask is: read_record() refuses any other.
+    """
+
+    def opened(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o644)
+
+    with open(folder / RECORD, "x", encoding="utf-8", opener=opened) as file:
         json.dump({"schema": RECORD_SCHEMA, **values}, file, indent=1, sort_keys=True)
         file.write("\n")
         file.flush()

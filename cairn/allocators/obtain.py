@@ -269,8 +269,7 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
             (c.problem for c in discover.find_cached(Catalog((entry,)), cache) if c.problem), ""
         )
         raise CairnError(
-            f"{entry.name} was built into {final} but cannot be used: "
-            f"{problem or 'it is not an allocator'}"
+            f"{entry.name} was built into {final} but cannot be used: {problem or discover.UNREAD}"
         )
     return found
 

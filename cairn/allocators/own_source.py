@@ -14,8 +14,11 @@ that fails or is interrupted registers nothing, and an earlier library stays.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -25,7 +28,7 @@ from msgspec import Struct
 from cairn.allocators import archives, discover
 from cairn.allocators.catalog import Found, is_typable, load_catalog, refuse_name
 from cairn.allocators.discover import file_sha256
-from cairn.allocators.register import OWN, holding_lock
+from cairn.allocators.register import OWN, holding_lock, registered
 from cairn.allocators.tool_runner import REPORT_EVERY_S, Failed, Progress, Task, run_tasks
 from cairn.binary.library import (
     Library,
@@ -91,7 +94,8 @@ def add_from_source(wanted: OwnSource, progress: Progress, cache: Path | None = 
         ) from None
     found = discover.find_cached(discover.known_catalog(cache), cache)
     inside = str(folder) + os.sep
-    return next(item for item in found if item.path is not None and item.path.startswith(inside))
+    copies = (item for item in found if item.path is not None and item.path.startswith(inside))
+    return registered(copies, wanted.title, cache)
 
 
 def _refuse(wanted: OwnSource, cache: Path) -> None:
@@ -143,20 +147,49 @@ def _bring(wanted: OwnSource, work: Path) -> Path:
         own = os.path.realpath(work.parent)
 
         def passed_over(folder: str, names: list[str]) -> list[str]:
-            return [name for name in names if os.path.realpath(os.path.join(folder, name)) == own]
+            paths = {name: os.path.join(folder, name) for name in names}
+            return [
+                name
+                for name, path in paths.items()
+                if os.path.realpath(path) == own or _is_special(path)
+            ]
 
         try:
             shutil.copytree(wanted.place, target, symlinks=True, ignore=passed_over)
-        except shutil.Error as error:
-            first = error.args[0][0]
+        except OSError as error:
+            # shutil.Error has a list of failures: the source, the target, and the reason as text.
+            why = error.args[0][0][2] if isinstance(error, shutil.Error) else str(error)
             raise CairnError(
-                f"{wanted.place} cannot be copied: {first[2]}. Make its files readable."
+                f"{wanted.place} cannot be copied: {why}. {_remedy_of_a_copy(why)}"
             ) from None
         return target
     target.mkdir()
     archives.unpack(wanted.place, target)
     inside = list(target.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
+
+
+def _is_special(path: str) -> bool:
+    """Whether the file is a pipe, a socket or a device, which no build needs and no copy can read.
+
+    False if that is not known: the copy then says why.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _remedy_of_a_copy(why: str) -> str:
+    """The next step after a copy failed. why: the text of the error, which has its number."""
+    number = re.search(r"\[Errno (\d+)\]", why)
+    code = int(number[1]) if number is not None else None
+    if code in (errno.EACCES, errno.EPERM):
+        return "Make its files readable."
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space, or set XDG_CACHE_HOME to another folder."
+    return "Give --from a copy that can be read."
 
 
 def _build(wanted: OwnSource, source: Path, log: Path, progress: Progress) -> None:

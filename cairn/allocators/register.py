@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cairn.allocators import discover
@@ -76,7 +76,22 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
             "Free some space, or set XDG_CACHE_HOME to another folder."
         ) from None
     found = discover.find_cached(discover.known_catalog(cache), cache)
-    return next(item for item in found if item.allocator.name == name)
+    return registered((item for item in found if item.allocator.name == name), name, cache)
+
+
+def registered(copies: Iterable[Found], title: str, cache: Path) -> Found:
+    """The first of these copies, which was just registered under this name.
+
+    Raises CairnError if there is none. That happens on a file system that lets other users write
+    every file.
+    """
+    found = next(iter(copies), None)
+    if found is None:
+        raise CairnError(
+            f"{title} was added to {cache} but cannot be used: {discover.UNREAD}. "
+            "Set XDG_CACHE_HOME to another folder."
+        )
+    return found
 
 
 def remove(

@@ -25,10 +25,10 @@ FLAGS = (
 )  # fmt: skip
 
 
-def specs(say: Progress) -> tuple[str, ...]:
-    """The ill allocators as arguments of -a. Compiles those that the cache folder lacks.
+def sources_and_compiler() -> tuple[list[Path], str]:
+    """The files of the sources, and the path of the C compiler.
 
-    Raises CairnError if the sources or a C compiler are missing, or if the compiler fails.
+    Raises CairnError if the sources or a C compiler are missing.
     """
     files = sorted(FOLDER.glob("*.[ch]")) if FOLDER.is_dir() else []
     missing = [one.name for one in ILL if FOLDER / f"{one.name}.c" not in files]
@@ -43,6 +43,15 @@ def specs(say: Progress) -> tuple[str, ...]:
             "this experiment compiles its allocators, and there is no C compiler here; "
             f"Debian: apt-get install {packages_of(['cc'])}."
         )
+    return files, compiler
+
+
+def specs(say: Progress) -> tuple[str, ...]:
+    """The ill allocators as arguments of -a. Compiles those that the cache folder lacks.
+
+    Raises CairnError if the sources or a C compiler are missing, or if the compiler fails.
+    """
+    files, compiler = sources_and_compiler()
     text = b"".join(file.name.encode() + file.read_bytes() for file in files)
     digest = hashlib.sha256(text + " ".join((compiler, *FLAGS)).encode()).hexdigest()[:16]
     home = cache_folder().parent / "experiments" / f"ill-{digest}"

@@ -131,19 +131,22 @@ PROGRAMS = (
 )
 
 
-def workloads(say: Progress) -> tuple[Workload, ...]:
-    """The programs that are installed here. Raises CairnError if their files cannot be written."""
-    found, missing = [], []
-    for one in PROGRAMS:
-        tool = find_tool(one.tool)
-        if tool is None:
-            missing.append(one.tool)
-        else:
-            file = str(_file(one)) if one.text else ""
-            words = (word.replace("{file}", file) if one.text else word for word in one.arguments)
-            found.append(Workload(one.name, (str(tool), *words), "programs"))
+def installed(say: Progress) -> dict[RealProgram, str]:
+    """The programs that are installed here, with their paths. Writes no file."""
+    tools = {one: find_tool(one.tool) for one in PROGRAMS}
+    missing = [one.tool for one, tool in tools.items() if tool is None]
     if missing:
         say(f"programs that are not installed here are left out: {', '.join(missing)}.")
+    return {one: tool for one, tool in tools.items() if tool is not None}
+
+
+def workloads(say: Progress) -> tuple[Workload, ...]:
+    """The programs that are installed here. Raises CairnError if their files cannot be written."""
+    found = []
+    for one, tool in installed(say).items():
+        file = str(_file(one)) if one.text else ""
+        words = (word.replace("{file}", file) if one.text else word for word in one.arguments)
+        found.append(Workload(one.name, (tool, *words), "programs"))
     return tuple(found)
 
 

@@ -168,7 +168,8 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
 
     The run has the named workloads, and for each experiment all entries of the catalog that use one
     of its programs. One round is enough, because the warm-up round makes a second count, which
-    shows whether the counts agree. Raises UsageError for an experiment without built-in workloads.
+    shows whether the counts agree. Raises UsageError for an experiment without built-in workloads,
+    and for one that needs times.
     """
     entries: dict[str, workloads.BuiltIn] = {}
     for choice in choices:
@@ -176,6 +177,11 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
             raise UsageError(
                 f"--instructions works only with built-in workloads, and {choice.experiment.name} "
                 "runs none; 'cairn bench list' shows the built-in workloads."
+            )
+        if choice.experiment.ill:
+            raise UsageError(
+                f"{choice.experiment.name} judges the causes of lost time, and --instructions "
+                "measures no time; leave out one of them."
             )
         programs = {variant.program for variant in choice.variants}
         entries |= {
@@ -276,6 +282,17 @@ def ill_contenders(choice: Chosen, say: Progress) -> tuple[str, ...]:
     The libraries are compiled if necessary. Raises CairnError if that fails.
     """
     return ill_libraries.specs(say) if choice.experiment.ill else ()
+
+
+def ill_names(choice: Chosen) -> tuple[str, ...]:
+    """The names of the ill allocators of this run; empty if none competes. Compiles nothing.
+
+    Raises CairnError if their sources or a C compiler are missing.
+    """
+    if not choice.experiment.ill:
+        return ()
+    ill_libraries.sources_and_compiler()
+    return tuple(one.name for one in ILL)
 
 
 def _ill_only(choice: Chosen) -> dict[str, tuple[int, ...]]:

@@ -202,12 +202,12 @@ def _sha256(item: Found) -> str | None:
 
 
 def _damage(item: Found, now: str | None) -> str | None:
-    """Returns a sentence if a library in the cache has changed since it was fetched, else None.
+    """Returns a sentence if a library in the cache has changed since it came there, else None.
 
-    None for a library that the user added, since a caveat reports its change.
+    None for a library that the user added by its path, since a caveat reports its change.
     """
-    inside = item.source_sha256 is not None
-    if not inside or item.sha256 is None or now is None or now == item.sha256:
+    by_path = item.origin == f"file {item.path}"  # as register.add() records it
+    if not item.cached or by_path or None in (item.sha256, now) or now == item.sha256:
         return None
     name = item.allocator.library_of or item.allocator.name
     return (

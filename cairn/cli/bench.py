@@ -100,7 +100,7 @@ def bench(
         return
     if resume is not None:
         making.refuse_beside_resume()
-        run, folder = making.resumed(where, resume, bench=names)
+        run, folder = making.resumed(where, resume, "cairn bench", names)
         making.conduct(console, run, folder, "cairn bench", output)
         return
     if not names or "list" in names:
@@ -139,7 +139,10 @@ def bench(
             chosen = _split(specs) or benching.contenders(
                 choice.size, lambda text: say(console, "note", text)
             )
-            chosen += benching.ill_contenders(choice, lambda text: say(console, "prepare", text))
+            if not plan:
+                chosen += benching.ill_contenders(
+                    choice, lambda text: say(console, "prepare", text)
+                )
             count = None if instructions else len(preflight.named(chosen))
             rule = benching.rule(choice, runs, count)
             if plan:
@@ -152,7 +155,7 @@ def bench(
             run = making.new_run(
                 console, settings, chosen, None, rule, seed, choice.experiment.name
             )
-            folder = store.Folder.create(where, run)
+            folder = store.Folder.create(where, run := replace(run, quick=quick))
             if place:
                 click.echo()
             making.conduct(console, run, folder, "cairn bench", output)
@@ -218,13 +221,13 @@ def _plan(
     from cairn.bench import run_settings as benching
     from cairn.run import preflight
 
-    named = preflight.named(contenders)
+    named = (*preflight.named(contenders), *benching.ill_names(choice))
     if not instructions and choice.variants:
         choice = choice.of(benching.fitting(choice.variants, note))
     seconds = choice.expected_s(len(named), rule, instructions=instructions)
     names = [variant.name for variant in choice.variants]
     if choice.experiment.programs:
-        names += [one.name for one in real_programs.workloads(note)]
+        names += [one.name for one in real_programs.installed(note)]
     count = len(named)
     title = (
         "instructions per operation, counted by valgrind"

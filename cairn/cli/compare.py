@@ -179,7 +179,7 @@ def compare(
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()
-        run, folder = resumed(where, resume)
+        run, folder = resumed(where, resume, "cairn compare")
     else:
         doubles = [
             pattern.name
@@ -189,7 +189,8 @@ def compare(
         if doubles:
             raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
         if programs:
-            command = _of_programs(programs, command, lines, shell=shell, why=why)
+            names = [name for name, _ in parameters]
+            command = _of_programs(programs, command, lines, names, shell=shell, why=why)
         workloads = _workloads(command, lines, parameters, shell, load or "")
         loads.check(
             load, ready, prepare, [one.command for one in workloads],
@@ -242,6 +243,7 @@ def _of_programs(
     programs: Sequence[NamedProgram],
     arguments: Sequence[str],
     lines: Sequence[str],
+    parameters: Sequence[str],
     *,
     shell: bool,
     why: bool,
@@ -249,7 +251,11 @@ def _of_programs(
     """Returns the command of the first program of -p.
 
     Raises UsageError for an option that does not go with -p, and if a program is missing.
+
+    parameters: the names of -L. They may stand in the arguments alone, because the words of a
+    program are the same in all workloads.
     """
+    from cairn.compare import sweep
     from cairn.run import program_contenders
 
     for option, is_given in (
@@ -258,6 +264,12 @@ def _of_programs(
     ):  # fmt: skip
         if is_given:
             raise UsageError(f"{option} is not for the programs of -p; leave it out")
+    for name in parameters:
+        if any(sweep.uses(one.words, name) for one in programs):
+            raise UsageError(
+                f"{{{name}}} of -L is not for the words of -p; write it behind '--', as in "
+                f"-p old=./a -p new=./b -- {{{name}}}"
+            )
     program_contenders.refuse(programs, str(Path.cwd()))
     return (shlex.join(programs[0].words), *arguments)
 

@@ -119,18 +119,24 @@ def _failures(row: Row, counting: bool) -> list[str]:
     ]
 
 
-def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple[Run, store.Folder]:
+def resumed(
+    where: Path, name: str, command: str | None = None, bench: Sequence[str] = ()
+) -> tuple[Run, store.Folder]:
     """Returns an interrupted run and its folder, ready to continue.
 
-    `bench` is None for 'cairn compare', else the names given to 'cairn bench'. Raises UsageError if
-    the run does not belong to that command or those names, or if the folder in which its program
-    ran is gone.
+    command: the command that may continue only its own runs; None if the caller refuses others.
+    bench: the names given to 'cairn bench'.
+
+    Raises UsageError if the run does not belong to that command or those names, or if the folder in
+    which its program ran is gone.
     """
     folder = store.to_resume(where, name)
     run = folder.run()
-    if bench is not None and run.experiment is None:
+    own = _command_of(run)
+    if command not in (None, own):
         raise UsageError(
-            f"{name} is not a run of 'cairn bench'; continue it with 'cairn compare --resume'"
+            f"{name} is not a run of '{command}'; continue it with '{own} --resume "
+            f"{shlex.quote(name)}'"
         )
     if bench and set(bench) != {run.experiment} and set(bench) != set(_named(run)):
         told = ", ".join(_named(run)) or run.experiment
@@ -143,12 +149,32 @@ def resumed(where: Path, name: str, bench: Sequence[str] | None = None) -> tuple
     return run, folder
 
 
-def _named(run: Run) -> tuple[str, ...]:
-    """Returns the names that make 'cairn bench' repeat the run: the experiment or its workloads."""
-    from cairn.bench import experiments
+def _command_of(run: Run) -> str:
+    """Returns the command that measured the run. With --resume, it continues the run."""
+    from cairn.matrix import EXPERIMENT
 
-    if run.experiment is None or experiments.find(run.experiment) is not None:
-        return (run.experiment,) if run.experiment else ()
+    if run.gate is not None:
+        return CHECK
+    if run.settings.soak_s is not None:
+        return "cairn soak"
+    if run.experiment is None:
+        return "cairn compare"
+    is_plan = run.experiment.partition(" ")[0] == EXPERIMENT
+    return "cairn matrix run" if is_plan else "cairn bench"
+
+
+def _named(run: Run) -> tuple[str, ...]:
+    """Returns the names that make 'cairn bench' repeat the run: the experiment or its workloads.
+
+    They are empty for a run of another command.
+    """
+    from cairn.bench import experiments
+    from cairn.matrix import EXPERIMENT
+
+    if run.experiment is None or run.experiment.partition(" ")[0] == EXPERIMENT:
+        return ()
+    if experiments.find(run.experiment) is not None:
+        return (run.experiment,)
     counting = run.settings.instructions
     return tuple(dict.fromkeys(w.group if counting else w.name for w in run.settings.workloads))
 
@@ -424,8 +450,7 @@ def interrupted(folder: store.Folder, command: str | None) -> Interrupted:
         store.remove(folder.path)
         return Interrupted(NOTHING_YET)
     name = found_by(folder)
-    reasons = folder.stopped()
-    measured_all = bool(reasons) and INTERRUPTED not in reasons
+    measured_all = _has_all_rounds(folder)
     counts_missing = folder.run().settings.count_instructions and not folder.instructions()
     if measured_all and not counts_missing and not (command or "").startswith(CHECK):
         return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
@@ -439,6 +464,12 @@ def interrupted(folder: store.Folder, command: str | None) -> Interrupted:
     return Interrupted(
         f"interrupted; the runs measured so far are kept; continue with: {command} --resume {name}"
     )
+
+
+def _has_all_rounds(folder: store.Folder) -> bool:
+    """Returns whether measuring ended by itself, so that at most counts of instructions lack."""
+    reasons = folder.stopped()
+    return bool(reasons) and INTERRUPTED not in reasons
 
 
 def found_by(folder: StoredRun) -> str:
@@ -475,7 +506,10 @@ def measured(
         name=found_by(stored),
         kind=kind,
         pairs=experiment.compared if experiment is not None else (),
-        bench=" ".join(_named(run)) or None,
+        bench=" ".join((*_named(run), *(["--quick"] if run.quick else []))) or None,
+        resume=f"{_command_of(run)} --resume {found_by(stored)}"
+        if isinstance(stored, store.Folder)
+        else None,
         predicts=kind == "calibration" and _predicts(stored) if predicts is None else predicts,
         groups=groups_over([run]) if kind == "matrix" else {},
         counts=stored.instructions(),
@@ -533,18 +567,27 @@ def _conduct(
 
     announce(console, run, folder)
     stopped: Interrupted | None = None
+    not_counted: CairnError | None = None
     try:
         carry_out(console, run, folder, command)
     except Interrupted as interrupted:
         if not folder.path.exists():
             raise
         stopped = interrupted
+    except CairnError as error:
+        if not (run.settings.count_instructions and _has_all_rounds(folder)):
+            raise
+        if not any(sample.counts for sample in folder.samples()):
+            raise
+        not_counted = error
     found = measured(folder)
     compared = comparisons(found)
     if stopped is None or any(sample.counts for sample in found.samples):
         output.write(packed(folder) if output.packs else shown(found, compared, output.view))
     if stopped is None and run.experiment is not None:
         _draw(console, run, compared, folder)
+    if not_counted is not None:  # carry_out() has said where the results are
+        raise not_counted
     say(console, "results", str(folder.path))
     if stopped is not None:
         raise stopped

@@ -173,6 +173,8 @@ class Lines:
         self._last = time.monotonic()
         self._standing = ""
         self._trial: Trial | None = None
+        self._begun = False
+        """Whether a round has begun, so that the warm-up is over."""
 
     def __enter__(self) -> Lines:
         """Does nothing."""
@@ -187,11 +189,17 @@ class Lines:
     def trial_begins(self, trial: Trial) -> None:
         """Remembers the trial, so that the next line can report it."""
         self._trial = trial
+        self._begun = self._begun or trial.round != WARM_UP
 
     def trial_ended(self, _: Sample) -> None:
-        """Prints the finished and expected runs, at most every half minute."""
+        """Prints the finished and expected runs, at most every half minute.
+
+        After a failure in a round, the baseline may run again. Such a run is part of no round.
+        """
         trial = self._trial
         if trial is None or time.monotonic() - self._last < _QUIET_EVERY_S:
+            return
+        if trial.round == WARM_UP and self._begun:
             return
         self._last = time.monotonic()
         if trial.round == WARM_UP:

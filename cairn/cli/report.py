@@ -74,8 +74,15 @@ def report(
     if lists:
         if aim.given:
             raise UsageError("--list has no verdict; leave out --goal, --may-cost and --pareto")
+        if full:
+            raise UsageError("--list has one form for all runs; leave out --full")
         _list(results or store.root(), output)
         return
+    if output.packs and aim.given:
+        raise UsageError(
+            "a run file holds the run as it was measured, and not the answer to another question; "
+            "leave out --goal, --may-cost and --pareto"
+        )
     stored = store.find(results or store.root(), name)
     if output.packs:
         output.write(packed(stored))

@@ -115,10 +115,13 @@ def soak(
 
 
 def _raise_unjudged(run: Run, samples: Sequence[Sample]) -> None:
-    """Raises an error if all runs of a contender ended well, and still do not allow a verdict."""
+    """Raises an error if all runs of a contender ended well, and still do not allow a verdict.
+
+    The error about the baseline takes precedence over others.
+    """
     from cairn.soak.verdict import verdicts
 
-    for one in verdicts(run, samples):
+    for one in sorted(verdicts(run, samples), key=lambda one: one.contender != run.baseline):
         if one.failure is not None and one.contender == run.baseline:
             raise ProgramFailed(f"under {one.contender}, the program {one.failure}")
         if one.failure is not None:

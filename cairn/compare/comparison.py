@@ -80,6 +80,7 @@ def compare(
     cpu_time: Metric = CPU_TIME,
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
+    resume: str | None = None,
     unsuited: Sequence[str] = (),
     under_load: bool = False,
     aim: Aim = EVERY_AIM,
@@ -96,6 +97,7 @@ def compare(
     beside: pairs (contender, other contender) whose CPU times are compared as well.
     bench: the arguments of 'cairn bench' that repeat this run; None if the run is not a
     built-in experiment.
+    resume: the command that continues this run; None if it is complete, or if nothing continues it.
 
     unsuited: see `Comparison.unsuited`.
     aim: the question that the verdict answers first.
@@ -140,7 +142,9 @@ def compare(
         not_tested=tuple(_not_tested(table, samples)),
         prospect=prospect,
         next_steps=tuple(
-            _next_steps(judged, rule, contenders, run_name, bench, stopped_because, prospect)
+            _next_steps(
+                judged, rule, contenders, run_name, bench, stopped_because, prospect, resume
+            )
         ),
         memory_method=table.memory_method,
         notes=(
@@ -461,12 +465,16 @@ def _next_steps(
     bench: str | None,
     stopped_because: str | None,
     prospect: Prospect | None,
+    resume: str | None,
 ) -> list[str]:
-    """The commands to run next: the report, then how to use the winner or to measure more."""
+    """The commands to run next: the report, then how to use the winner or to measure more.
+
+    "…" stands for the other options of the command that measured, such as -a and --why.
+    """
     rounds = judged.rounds
     steps = [f"cairn report {run_name} --md"]
     if judged.state is State.NO_ROUND:
-        return []
+        return [resume] if resume is not None else []
     if judged.recommended:
         use = [
             f"cairn run -a {shlex.quote(one.spec or one.name)} -- "
@@ -479,10 +487,12 @@ def _next_steps(
         steps = [*use, *steps]
         if prospect is None:
             return steps
+    if judged.state is State.TOO_FEW_ROUNDS and resume is not None:
+        return [*steps, resume]
     if judged.state is State.TOO_FEW_ROUNDS:
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
-        return [*steps, f"{again} -r {wanted}{' …' if bench is None else ''}"]
+        return [*steps, f"{again} -r {wanted} …"]
     deciding = judged.recommendations
     if judged.aim.goal is not None:
         deciding = tuple(one for one in deciding if one.aim is judged.aim.goal)
@@ -494,9 +504,11 @@ def _next_steps(
         for one in deciding
     ):
         return steps
+    if resume is not None:
+        return [*steps, resume]
     better = prospect.rounds if prospect is not None else 2 * rounds
     if bench is not None and rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
-        steps.append(f"cairn bench {bench} -r {min(better, BENCH_ROUNDS_MOST)}")
+        steps.append(f"cairn bench {bench} -r {min(better, BENCH_ROUNDS_MOST)} …")
     elif bench is None and stopped_because == TIME_BUDGET and rule.budget_s is not None:
         more_s = prospect.more_s if prospect is not None else rule.budget_s
         total = units.budget(rule.budget_s + more_s)

@@ -54,33 +54,41 @@ class Trials(Struct):
     """The endings in the trials of one contender on one workload, the warm-up included."""
 
     runs: int = 0
-    _patterns: dict[tuple[tuple[str, tuple[tuple[str, int], ...]], ...], list[int]] = field(
-        default_factory=dict
+    _patterns: dict[tuple[int, tuple[tuple[str, tuple[tuple[str, int], ...]], ...]], list[int]] = (
+        field(default_factory=dict)
     )
-    """The trials, grouped by the endings of all their processes. The values are the number of
-    trials in the group, and how many of them belong to a round instead of the warm-up.
+    """The trials, grouped by their number of runs and by the endings of all their processes. The
+    values are the number of trials in the group, and how many of them belong to a round instead of
+    the warm-up.
 
     Nearly all trials of a program have the same endings. So there are few groups, and a judgement
     is quick even after many rounds.
     """
 
-    def add(self, counts: Counts | None, *, counted: bool) -> None:
+    def add(self, counts: Counts | None, *, counted: bool, repeats: int = 1) -> None:
         """Adds a trial. None, for a trial of an earlier version, adds nothing.
 
         counted: whether the trial belongs to a round; the warm-up does not.
+        repeats: the number of runs of the program whose endings are added up in `counts`.
         """
         if counts is None:
             return
-        key = tuple((program, tuple(of.items())) for program, of in counts.items())
-        found = self._patterns.setdefault(key, [0, 0])
+        pattern = tuple((program, tuple(of.items())) for program, of in counts.items())
+        found = self._patterns.setdefault((repeats, pattern), [0, 0])
         found[0] += 1
         found[1] += counted
         self.runs += 1
 
     def each(self) -> Iterator[tuple[Counts, int, int]]:
         """Yields the endings of each group of trials, and its numbers of trials and of rounds."""
-        for key, (runs, rounds) in self._patterns.items():
-            yield {program: dict(counts) for program, counts in key}, runs, rounds
+        for (_, pattern), (runs, rounds) in self._patterns.items():
+            yield {program: dict(counts) for program, counts in pattern}, runs, rounds
+
+    def most_repeated(self) -> Trials:
+        """The trials with the most runs. With --repeat, a trial of the warm-up has fewer runs."""
+        most = max((repeats for repeats, _ in self._patterns), default=1)
+        of = {key: numbers for key, numbers in self._patterns.items() if key[0] == most}
+        return Trials(sum(number for number, _ in of.values()), of)
 
     def programs(self) -> set[str]:
         """The programs that ran in any trial."""
@@ -95,7 +103,7 @@ def of_samples(samples: Iterable[Sample]) -> Trials:
     """The endings of these trials."""
     trials = Trials()
     for sample in samples:
-        trials.add(sample.endings, counted=sample.trial.round > 0)
+        trials.add(sample.endings, counted=sample.trial.round > 0, repeats=sample.repeats)
     return trials
 
 
@@ -226,7 +234,10 @@ def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
 
     The baseline must have CONSTANT_LEAST runs, and all of them the same endings of this program. A
     run of the contender counts only if it has as many processes of this program as those runs have.
+    With --repeat, the endings of several runs are added up in the rounds alone, so the warm-up of
+    the baseline is left out.
     """
+    base = base.most_repeated()
     usual = base.of(program)
     if base.runs < CONSTANT_LEAST or any(counts != usual[0][0] for counts, _, _ in usual):
         return False

@@ -52,14 +52,14 @@ def expand(
             raise UsageError(
                 f"-L {name} is given twice; put all its values into one, separated by commas"
             )
-        if not any(_uses((*command, load), name) for command in commands):
+        if not any(uses((*command, load), name) for command in commands):
             raise UsageError(
                 f"-L {name} is used by no command; write {{{name}}} where its value belongs"
             )
     workloads: dict[str, Workload] = {}
     for command in commands:
         whole = (*command, load)
-        used = [(name, values) for name, values in parameters if _uses(whole, name)]
+        used = [(name, values) for name, values in parameters if uses(whole, name)]
         for chosen in itertools.product(*(values for _, values in used)):
             values = dict(zip((name for name, _ in used), chosen, strict=True))
             words = tuple(_filled(word, values) for word in command)
@@ -75,7 +75,8 @@ def expand(
     return tuple(workloads.values())
 
 
-def _uses(command: Sequence[str], name: str) -> bool:
+def uses(command: Sequence[str], name: str) -> bool:
+    """Whether one of these words has the parameter {name}."""
     return any(match[1] == name for word in command for match in _PLACE.finditer(word))
 
 

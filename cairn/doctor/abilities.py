@@ -102,12 +102,12 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
     # They are slow to import, and most commands do not call this function.
     from cairn.profile import code_owners, cpu_samples
 
-    command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
+    options = ["--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
             samples = Path(folder) / "samples"
             done = subprocess.run(
-                [*command, "--cpu-samples", str(samples), "--", "true"],
+                [str(native.launcher()), *options, "--cpu-samples", str(samples), "--", "true"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=TIMEOUT_S,

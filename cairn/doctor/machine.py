@@ -38,9 +38,35 @@ def _chosen(text: str | None) -> str | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that programs can use without swapping, by the kernel's estimate; None if unknown."""
+    """Bytes that programs can use without swapping; None if unknown.
+
+    It is the kernel's estimate for the machine, or the room in a cgroup of this process if that is
+    smaller.
+    """
     value = _field(_read("/proc/meminfo"), "MemAvailable")
-    return int(value.split()[0]) * 1024 if value else None
+    return min([int(value.split()[0]) * 1024, *_rooms()]) if value else None
+
+
+def _rooms() -> Iterator[int]:
+    """Yields the bytes up to the limit of this process's cgroup, and of each cgroup above it.
+
+    File pages that were not used lately count as room, because the kernel drops them first.
+    """
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers == "":
+            root, names = "/sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            root = "/sys/fs/cgroup/memory"
+            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        else:
+            continue
+        for folder in _upwards(root, path):
+            limit, used = (_number(f"{folder}/{name}") for name in names[:2])
+            if limit is not None and used is not None:
+                words = (_read(f"{folder}/memory.stat") or "").split()
+                unused = int(words[words.index(names[2]) + 1]) if names[2] in words else 0
+                yield max(0, limit - used + unused)
 
 
 def host() -> Host:

@@ -66,7 +66,7 @@ def of_run(measured: Measured, found: Sequence[Comparison]) -> str:
     return html(
         Page(
             title=_title(run, len(run.competing)),
-            origin=_origin(run, "cairn compare"),
+            origin=_origin(run, _made_by(measured)),
             answer=comparison.answer(run, found),
             facts=comparison.facts(run, found),
             topics=(*topics, *_sources(measured)),
@@ -79,7 +79,7 @@ def _soak(measured: Measured) -> str:
     from cairn.page import soak  # it loads numpy
 
     run, samples = measured.run, measured.samples
-    answer, topics = soak.parts(run, samples, measured.name, measured.stopped)
+    answer, topics = soak.parts(run, samples, measured.name, measured.why_early)
     csv = download(
         f"cairn-{run.id}-memory", soak.rows(samples), "has a line for each moment of each run."
     )
@@ -99,6 +99,15 @@ def _title(run: Run, contenders: int) -> str:
     return f"{what} under {contenders} allocator{'s' * (contenders != 1)}"
 
 
+def _made_by(measured: Measured) -> str:
+    """Returns the command that made the run, without its options."""
+    if measured.bench:
+        return command(f"cairn bench {measured.bench}")
+    if measured.kind != "comparison":
+        return "cairn bench"
+    return "cairn check" if measured.run.gate is not None else "cairn compare"
+
+
 def _origin(run: Run, made_by: str) -> str:
     return f"{made_by} · {date(run.created_at)} · run {run.id}"
 
@@ -112,11 +121,10 @@ def date(seconds: float) -> str:
 def _board_page(measured: Measured, board: Board, topics: Sequence[Topic]) -> str:
     run = measured.run
     shown = tuple(topics) or (Topic("numbers", "The numbers", tuple(sheets_of(board))),)
-    made_by = f"cairn bench {measured.bench}" if measured.bench else "cairn bench"
     return html(
         Page(
             title=board.title,
-            origin=_origin(run, command(made_by)),
+            origin=_origin(run, _made_by(measured)),
             answer=tuple(sentences_of(board, "lead")),
             facts=_limits(board),
             topics=(*shown, *_sources(measured)),
@@ -202,6 +210,8 @@ def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
     else:
         yield Topic("data", "Raw data", (csv,))
     again = repeat_command.command(run, measured.bench)
+    if again is None:
+        return
     seed = "" if measured.kind == "soak" else ", with the same seed"
     yield Topic(
         "command",

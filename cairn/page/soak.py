@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.memory import Series
-from cairn.model import INTERRUPTED, Run, Sample
+from cairn.model import Run, Sample
 from cairn.page import scale
 from cairn.page.comparison import sentences_of, sheets_of
 from cairn.page.parts import (
@@ -43,15 +43,14 @@ _ROWS = 32
 
 
 def parts(
-    run: Run, samples: Sequence[Sample], name: str, stopped: Sequence[str]
+    run: Run, samples: Sequence[Sample], name: str, stopped: str
 ) -> tuple[tuple[Item, ...], tuple[Topic, ...]]:
     """Returns the first screen, and the sections that only the page of a soak has.
 
-    name: the run's name in a command. stopped: the reasons of `report.run.Measured`.
+    name: the run's name in a command. stopped: why measuring ended early; may be empty.
     """
     found = verdicts(run, samples)
-    why = " ".join(one for one in stopped if one == INTERRUPTED)
-    board = soak.board(run, found, samples, name, why)
+    board = soak.board(run, found, samples, name, stopped)
     answer = (
         *sentences_of(replace(board, tables=()), "lead"),
         *sheets_of(replace(board, footer=())),

@@ -17,13 +17,16 @@ _NUMBER = re.compile(
     r"^[▸▼▲≈?~<>±\s]*(?P<multiple>[×÷])?\s*(?P<number>[+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)"
     r"(?P<rest>.*)$"
 )
-_UNIT = re.compile(r"\s(ns|µs|ms|s|min|h|%|B|KiB|MiB|GiB|TiB|M|G)(?:/s)?(?=[\s\])/]|$)")
+_UNIT = re.compile(
+    r"\s(?P<unit>ns|µs|ms|s|min|h|%|B|KiB|MiB|GiB|TiB|M|G)(?:/(?P<per>s|min|h))?(?=[\s\])/]|$)"
+)
 
 
 def key(text: str) -> float | None:
     """Returns the first number of a cell, in its base unit (seconds, bytes); None without a number.
 
-    The key of a change is relative: "▼ −20 %" is −0.2, "▲ × 3" is 2, and "÷ 10" is −0.9.
+    A rate counts by the second. The key of a change is relative: "▼ −20 %" is −0.2, "▲ × 3" is 2,
+    and "÷ 10" is −0.9.
     """
     match = _NUMBER.match(text.strip())
     if match is None:
@@ -34,7 +37,7 @@ def key(text: str) -> float | None:
     if match["multiple"] == "÷":
         return 1 / number - 1 if number else None
     unit = _UNIT.search(match["rest"])
-    return number * _FACTORS[unit[1]] if unit else number
+    return number * _FACTORS[unit["unit"]] / _FACTORS[unit["per"] or "s"] if unit else number
 
 
 def keys(table: Table) -> list[list[float | None]]:

@@ -66,6 +66,8 @@ class Measured(Struct, frozen=True):
     """Pairs of contenders to compare, besides the comparisons with the baseline."""
     bench: str | None = None
     """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
+    resume: str | None = None
+    """The command that continues the run if it is not complete; None if nothing continues it."""
     predicts: bool = False
     """Whether 'cairn profile' predicts savings from the costs in this run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -86,6 +88,11 @@ class Measured(Struct, frozen=True):
         if self.refused is None:
             return None
         return f"Measuring ended early: {self.refused.removesuffix('.')}."
+
+    @property
+    def why_early(self) -> str:
+        """Why measuring was refused or interrupted; empty if it was neither."""
+        return self.refused or " ".join(one for one in self.stopped if one == INTERRUPTED)
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
@@ -126,6 +133,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 cpu_time=REQUEST_CPU_TIME if _has(its, load_output.REQUESTS) else CPU_TIME,
                 beside=measured.pairs,
                 bench=measured.bench,
+                resume=measured.resume if not stopped or INTERRUPTED in stopped else None,
                 aim=run.aim,
                 under_load=bool(run.settings.workloads[index].load),
                 unsuited=(
@@ -173,11 +181,8 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
     if measured.kind == "soak":
         from cairn.report import soak
 
-        stopped = measured.refused or " ".join(
-            one for one in measured.stopped if one == INTERRUPTED
-        )
         return soak.render(
-            measured.run, measured.samples, view, name=measured.name, stopped=stopped
+            measured.run, measured.samples, view, name=measured.name, stopped=measured.why_early
         )
     if view.form == "csv":
         from cairn.report import run_csv
@@ -296,21 +301,30 @@ def explainable(measured: Measured, contender: str | None, other: str | None) ->
 def explained_pairs(
     measured: Measured, contender: str | None, other: str | None
 ) -> tuple[Why, ...]:
-    """Returns the explained gaps of one pair, or of every contender to the baseline."""
+    """Returns the explained gaps of one pair, or of every contender to the baseline.
+
+    Raises UsageError if the two contenders of the pair never ran the same program.
+    """
     if contender is None:
         return explained(measured)
-    baseline = measured.run.baseline
-    other = other or baseline
+    run = measured.run
+    other = other or run.baseline
     whys = [
         _explained(measured, contender, other, place)
-        for place in range(len(measured.run.settings.workloads))
+        for place in range(len(run.settings.workloads))
+        if all(plan.runs_on(run.settings.only, name, place) for name in (contender, other))
     ]
-    if other != baseline:  # the verdict says nothing about this pair
+    if not whys:
+        raise UsageError(
+            f"{contender} and {other} ran no program in common, so they cannot be compared"
+        )
+    if other != run.baseline:  # the verdict says nothing about this pair
         return tuple(whys)
 
     from cairn.why import doubts
 
-    return tuple(map(doubts.marked, whys, comparisons(measured)))
+    found = comparisons(measured)
+    return tuple(doubts.marked(one, found[one.workload]) for one in whys)
 
 
 def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:

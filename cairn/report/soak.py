@@ -34,14 +34,14 @@ def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stoppe
 
     name: the run's name in a command. stopped: why measuring ended; may be empty.
     """
-    found = verdicts(run, samples)
-    if view.form == "json":
-        return document(run, samples, found)
     if view.form == "csv":
         return rows(samples)
     if view.form == "svg":
         return soak_plot.svg(run, samples)
+    found = verdicts(run, samples)
     made = board(run, found, samples, name, stopped)
+    if view.form == "json":
+        return document(run, samples, found, (*made.says, *_early(stopped)))
     plots = list(_plots(run, samples, view))
     if view.form == "md":
         return markdown.board(run, made) + "".join(
@@ -191,7 +191,8 @@ def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
             yield _tried(better[one.contender], run)
     tried_others = sum(one.failure is None for one in found) > 1
     if bad and tried_others and not any(one.contender in better for one in bad):
-        yield "None of the contenders that were tried holds clearly less than the others."
+        names = " or ".join(printable(one.contender) for one in bad)
+        yield f"None of the contenders that were tried holds clearly less than {names}."
     for one in bad:
         spared = [each.trim for each in one.runs if each.trim is not None]
         if one.kind is Kind.RETENTION and spared:
@@ -301,8 +302,7 @@ def _footer(
             "For a stable run, the table has the growth of mean live memory instead if its "
             "interval has the smaller upper end."
         )
-    if stopped:
-        yield f"Measuring ended early: {printable(stopped.removesuffix('.'))}."
+    yield from _early(stopped)
     for one in found:
         if one.no_trim is not None and one.failure is None:
             yield f"After trim: {printable(one.contender)} {printable(one.no_trim)}."
@@ -339,6 +339,11 @@ def _footer(
     )
 
 
+def _early(stopped: str) -> tuple[str, ...]:
+    """The sentence that says why measuring ended early; () if it did not."""
+    return (f"Measuring ended early: {printable(stopped.removesuffix('.'))}.",) if stopped else ()
+
+
 def _plots(run: Run, samples: Sequence[Sample], view: View) -> Iterator[tuple[str, list[str]]]:
     """Yields the plots: the last run of each contender, or with --full all runs."""
     width = view.width if view.form == "text" else WIDTH
@@ -354,13 +359,18 @@ def _plots(run: Run, samples: Sequence[Sample], view: View) -> Iterator[tuple[st
             yield title, soak_plot.drawn(one.memory.series, width)
 
 
-def document(run: Run, samples: Sequence[Sample], found: Sequence[SoakVerdict]) -> str:
-    """Returns the run, the verdicts with the numbers of each run, and the series as JSON."""
+def document(
+    run: Run, samples: Sequence[Sample], found: Sequence[SoakVerdict], says: Sequence[str]
+) -> str:
+    """Returns the run, the verdicts with the numbers of each run, and the series as JSON.
+
+    says: the sentences of the report.
+    """
     parts = {
         "schema": SCHEMA,
         "run": run,
         "comparisons": [],
-        "verdict": [*_says(found), *_advice(found, run)],
+        "verdict": list(says),
         "soak": list(found),
         "tried": list(tried(found)),
         "samples": list(samples),

@@ -34,7 +34,8 @@ class IdleServer(Struct):
     launcher: int
     """The process id of the launcher, which is the root of the run's process tree."""
     began: float = field(default_factory=time.monotonic)
-    _looked: float = 0.0
+    _looked: float | None = None
+    """The time of the last look; None before the first one."""
     _cpu_s: float = 0.0
     _idle: int = 0
 
@@ -45,14 +46,17 @@ class IdleServer(Struct):
         descendants use nearly no CPU time for several seconds. If one of them has two children,
         there is no server: it may be a script that starts a server and a client.
         """
-        now = time.monotonic()
-        if now - self.began < _FROM_S or now - self._looked < _EVERY_S:
+        now, before = time.monotonic(), self._looked
+        if now - self.began < _FROM_S or (before is not None and now - before < _EVERY_S):
             return None
-        passed, self._looked = now - self._looked, now
         chain = _chain(self.launcher)
         cpu_s = sum(map(_cpu_s, chain))
-        idle = bool(chain) and cpu_s - self._cpu_s <= _IDLE_SHARE * passed
-        self._cpu_s = cpu_s
+        idle = (
+            bool(chain)
+            and before is not None
+            and cpu_s - self._cpu_s <= _IDLE_SHARE * (now - before)
+        )
+        self._looked, self._cpu_s = now, cpu_s
         self._idle = self._idle + 1 if idle else 0
         if self._idle < _IDLE_LOOKS:
             return None
@@ -80,7 +84,8 @@ def _children(process: int) -> list[int]:
 def _cpu_s(process: int) -> float:
     """The CPU time of a process in seconds; 0 if it has ended."""
     with contextlib.suppress(OSError):
-        fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        # The name of a process need not be UTF-8: the kernel cuts it off after 15 bytes.
+        fields = (_PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
@@ -102,12 +107,24 @@ def _listens_at(process: int) -> str | None:
             if len(row) > 9 and row[3] == _LISTENS and row[9] in inodes:
                 return f"port {int(row[1].rpartition(':')[2], 16)}"
     for row in _rows(net / "unix"):
-        if len(row) > 6 and int(row[3], 16) & _ACCEPTS and row[6] in inodes:
+        if len(row) > 6 and row[6] in inodes and _has_flag(row[3], _ACCEPTS):
             return row[7] if len(row) > 7 else "a Unix socket"
     return None
 
 
+def _has_flag(flags: str, flag: int) -> bool:
+    """Whether this hexadecimal number has the flag.
+
+    The path of a socket may have line breaks. Then the rest of the path looks like another row.
+    """
+    try:
+        return bool(int(flags, 16) & flag)
+    except ValueError:
+        return False
+
+
 def _rows(table: Path) -> list[list[str]]:
     with contextlib.suppress(OSError):
-        return [line.split() for line in table.read_text().splitlines()[1:]]
+        text = table.read_text(encoding="utf-8", errors="replace")
+        return [line.split() for line in text.split("\n")[1:]]
     return []

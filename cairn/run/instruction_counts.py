@@ -6,7 +6,7 @@ every trial. Each contender runs TIMES times, because a program need not do the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,11 +16,12 @@ from cairn.compare import plan
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import COPY, Run, Trial
+from cairn.profile.callgrind_files import CutOff
 from cairn.profile.path_instructions import parsed
 from cairn.run import stop_request
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
-from cairn.run.valgrind import SLOWER, Under, callgrind
+from cairn.run.valgrind import SLOWER, Under, callgrind, lines
 
 TIMES = 2
 
@@ -52,7 +53,12 @@ def count(
     try:
         if settings.setup is not None:
             plain.hook("setup", settings.setup)
-        return tuple(_all_counts(run, runner, plain, outs, told))
+        failed = {
+            (one.trial.workload, one.trial.contender)
+            for one in folder.samples()
+            if one.failure is not None
+        }
+        return tuple(_all_counts(run, runner, plain, outs, failed, told))
     finally:
         if settings.cleanup is not None:
             try:
@@ -62,11 +68,17 @@ def count(
 
 
 def _all_counts(
-    run: Run, runner: Runner, plain: Runner, outs: Path, told: Callable[[str], None]
+    run: Run,
+    runner: Runner,
+    plain: Runner,
+    outs: Path,
+    failed: Collection[tuple[int, str]],
+    told: Callable[[str], None],
 ) -> Iterator[InstructionCount]:
     """Yields the counts of each contender on each workload, the baseline's first.
 
     runner: runs programs under callgrind, which writes to `outs`. plain: runs them without it.
+    failed: the (workload, contender) pairs that failed in the rounds. They are not counted.
     """
     settings = run.settings
     names = sorted((one.name for one in run.competing), key=lambda name: name != run.baseline)
@@ -74,6 +86,10 @@ def _all_counts(
         printed: str | None = None
         for name in names:
             if not plan.runs_on(settings.only, name, workload):
+                continue
+            if (workload, name) in failed:
+                problem = "failed in its runs, so its instructions were not counted"
+                yield InstructionCount(name, (), workload, problem)
                 continue
             trial = Trial(plan.WARM_UP, 0, name, workload)
             count_, digests = _counted(runner, outs, trial, told)
@@ -116,12 +132,11 @@ def _counted(
             problem = f"cannot run under valgrind: it {sample.failure}"
             return InstructionCount(trial.contender, (), trial.workload, problem), digests
         digests.append(sample.output_digest)
-        files = [one.open(encoding="utf-8", errors="replace") for one in sorted(outs.iterdir())]
         try:
-            counts.append(parsed(files, ()).program)
-        finally:
-            for file in files:
-                file.close()
+            counts.append(parsed(map(lines, sorted(outs.iterdir())), ()).program)
+        except CutOff:
+            problem = "ended with a file of valgrind that is cut off"
+            return InstructionCount(trial.contender, (), trial.workload, problem), digests
         if not counts[-1]:
             problem = "ended without valgrind's count of its instructions"
             return InstructionCount(trial.contender, (), trial.workload, problem), digests

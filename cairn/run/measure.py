@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import NoReturn
 
 from msgspec.structs import replace
 
 from cairn import units
 from cairn.build import Build
 from cairn.compare import endings, plan, rounds_needed, stopping, suitability
-from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     COPY,
@@ -38,23 +38,12 @@ from cairn.run.runner import Runner, Trace, failed_before
 from cairn.run.sample_checks import beside_successes, refuse_other_environment, verified
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
+from cairn.run.warm_memory import WarmMemory
 
 _COLD = 0.5
 """Until the warm-up has ended, the forecast has only times of warm-up trials. It expects all later
 trials to take this share of these times, because a first trial reads files that are not in memory
 yet."""
-WARM_FROM_BYTES = 256 << 20
-"""In a virtual machine, memory is touched before each round if a program's peak reaches this size.
-
-The first write to memory that the host has not backed yet is slow: filling 3 GB took 6.5 s for the
-first time and 0.22 s afterwards.
-"""
-_WARM_SHARE = 1.2
-"""The memory to touch, as a multiple of the program's peak."""
-_WARM_LIMIT = 0.7
-"""The largest share of the available memory to touch."""
-
-
 _NOTHING_LEFT = "nothing left to compare"
 """The reason why a workload needs no more rounds if all other contenders than the baseline failed.
 """
@@ -98,9 +87,9 @@ class Measurement:
         self._preparations = Preparations(tolerant=settings.by_cell, left_out=folder.left_out())
         self._settled: dict[int, str] = {}
         """By workload that needs no more rounds: the reason."""
-        self._trial_s: dict[tuple[int, str], float] = {}
-        """By workload and contender: the seconds that the last trial took, including --prepare,
-        checks and storage."""
+        self._run_s: dict[tuple[int, str], float] = {}
+        """By workload and contender: the seconds that a run of the last trial took, including
+        --prepare, checks and storage."""
         self._answers = RuleAnswers(run)
         self._watch = builds.Watch(())
         self._told_restored = False
@@ -109,7 +98,7 @@ class Measurement:
         self._bases = {one.name: endings.bases(run, one) for one in run.contenders}
         """By contender: the baseline, and perhaps the baseline with the probe. The endings of the
         contender's processes are compared with those under these baselines."""
-        self._warm_bytes = run.settings.warm_memory or 0
+        self._warm_memory = WarmMemory(run, self._runner, observer)
         before = folder.samples()
         self._restore(before)
         self._unchecked = retries.unchecked(before, run.baseline, self._may_be_the_program)
@@ -143,7 +132,7 @@ class Measurement:
                 self._settle_failed()
                 self._settle_complete()
             self._note(sample)
-            self._trial_s[_cell(sample)] = sample.wall_ns * sample.repeats / 1e9
+            self._run_s[_cell(sample)] = sample.wall_ns / 1e9
         self._settle_failed()
 
     @property
@@ -236,7 +225,7 @@ class Measurement:
         self._report_unchecked()
         self._judge(suitability.before_rounds, plan.WARM_UP)
         self._report_few_rounds()
-        self._decide_warm_memory()
+        self._warm_memory.decide(self._samples)
         if self._only_round is not None:
             number = self._only_round - 1
         if rest:
@@ -247,8 +236,7 @@ class Measurement:
 
     def _round(self, number: int, trials: Sequence[Trial]) -> None:
         """Runs the trials of a round, or those that an interruption has left of it."""
-        if self._warm_bytes:
-            self._runner.touch(self._warm_bytes)
+        self._warm_memory.touch()
         self._carry_out(trials)
         if number == 1 and not any(one.program for one in self._run.contenders):
             self._judge(suitability.after_round, number)
@@ -304,22 +292,24 @@ class Measurement:
         rest: the trials of the warm-up that have not run yet.
         """
         rule = self._run.rule
-        if rule.budget_s is None or not self._trial_s or any(s.counts for s in self._samples):
+        if rule.budget_s is None or not self._run_s or any(s.counts for s in self._samples):
             return
         round_s = sum(self._round_s(w) for w in self._unsettled())
         needed_s = sum(self._expected_s(trial) for trial in rest) + round_s
-        if self._budget.has_room(needed_s * (_COLD if rest else 1.0)):
-            return
+        if not self._budget.has_room(needed_s * (_COLD if rest else 1.0)):
+            self._refuse_budget(rule.budget_s)
+
+    def _refuse_budget(self, budget_s: float) -> NoReturn:
+        """Ends measuring because the budget does not suffice for one round."""
+        left = self._unsettled()
+        repeats = (self._repeats(Trial(1, 0, self._run.baseline, w)) for w in left)
         self._folder.mark_stopped(TIME_BUDGET)
         raise UsageError(
             time_budget.no_round(
-                rule.budget_s,
-                max(self._trial_s.values()),
-                round_s,
-                len(self._run.contenders) * len(self._unsettled()),
-                self._least(),
+                budget_s, max(self._run_s.values()), sum(self._round_s(w) for w in left),
+                len(self._run.contenders) * sum(repeats), self._least(),
             )
-        )
+        )  # fmt: skip
 
     def _report_few_rounds(self) -> None:
         """Tells the observer if the budget has room for fewer rounds than a difference needs."""
@@ -342,7 +332,7 @@ class Measurement:
     def _round_s(self, workload: int) -> float:
         """The expected time of a round of this workload, in seconds; 0 before its first trial."""
         return sum(
-            self._expected_s(Trial(0, 0, contender.name, workload))
+            self._expected_s(Trial(1, 0, contender.name, workload))
             for contender in self._run.contenders
             if plan.runs_on(self._run.settings.only, contender.name, workload)
         )
@@ -350,15 +340,16 @@ class Measurement:
     def _expected_s(self, trial: Trial) -> float:
         """The expected time of a trial, in seconds.
 
-        It is the time of the last trial of this contender on this workload. A contender that has
-        not run yet is expected to take the mean time of the others on the workload. The time is 0
-        if none of them has run.
+        Each of its runs is expected to take the time of the last run of this contender on this
+        workload. For a contender that has not run yet, it is the mean time of the others on the
+        workload, and 0 if none of them has run.
         """
         cell = trial.workload, trial.contender
         if cell in self._failed:
             return 0.0
-        known = [taken for (w, _), taken in self._trial_s.items() if w == trial.workload]
-        return self._trial_s.get(cell, statistics.fmean(known) if known else 0.0)
+        known = [taken for (w, _), taken in self._run_s.items() if w == trial.workload]
+        run_s = self._run_s.get(cell, statistics.fmean(known) if known else 0.0)
+        return run_s * (1 if trial.round == plan.WARM_UP else self._repeats(trial))
 
     def _settle(self) -> bool:
         """Records the workloads that need no more rounds. Returns whether all are finished."""
@@ -409,6 +400,7 @@ class Measurement:
         watch: whether these are the trials of the warm-up; see Runner.trial(). Raises UsageError as
         soon as it is known that the budget does not suffice for the warm-up and one round.
         """
+        budget_s = self._run.rule.budget_s
         for place, trial in enumerate(trials):
             cell = trial.workload, trial.contender
             if trial.workload in self._settled or cell in self._failed:
@@ -417,13 +409,16 @@ class Measurement:
                 continue
             if watch:
                 self._refuse_short_budget(trials[place:])
-            if self._trial_s and not self._budget.left():
+            if budget_s is not None and self._run_s and not self._budget.left():
+                if not any(self._complete(w, self._ratios(w)) for w in range(len(self._of))):
+                    self._refuse_budget(budget_s)
                 self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
                 return
             stop_request.check()
+            repeats = 1 if watch else self._repeats(trial)
             began = time.monotonic()
             self._take(trial, watch=watch)
-            self._trial_s[cell] = time.monotonic() - began
+            self._run_s[cell] = (time.monotonic() - began) / repeats
         if watch:
             self._refuse_short_budget(())
 
@@ -499,7 +494,7 @@ class Measurement:
         errors: the end of what the program wrote to stderr.
         """
         workload, baseline = sample.trial.workload, self._run.baseline
-        took_s = self._trial_s.get((workload, baseline), 0.0)
+        took_s = self._expected_s(Trial(1, 0, baseline, workload))
         for _ in range(tries if self._may_be_the_program(sample) else 0):
             stop_request.check()
             if self._budget.has_room(took_s):
@@ -539,7 +534,7 @@ class Measurement:
         self._of[sample.trial.workload].append(self._judged(sample))
         self._tried.add(_cell(sample))
         trials = self._ends.setdefault(_cell(sample), endings.Trials())
-        trials.add(sample.endings, counted=sample.trial.round > 0)
+        trials.add(sample.endings, counted=sample.trial.round > 0, repeats=sample.repeats)
         if sample.failure is None:
             self._first.setdefault(_cell(sample), sample)
         else:
@@ -666,7 +661,7 @@ class Measurement:
             )
         if name in self._competing(workload) and self._nothing_left(workload):
             self._settled[workload] = _NOTHING_LEFT
-            if self._by_cell or len(self._settled) < len(settings.workloads):
+            if self._by_cell or list(self._settled.values()) != [_NOTHING_LEFT] * len(self._of):
                 return
             raise ContenderFailed(
                 f"nothing is left to compare {self._run.baseline} with{where}: under {name}, the "
@@ -753,21 +748,6 @@ class Measurement:
             seconds_left=likely_s,
             seconds_range=(low_s, high_s) if slowest.rounds_range else None,
         )
-
-    def _decide_warm_memory(self) -> None:
-        """Decides how much memory to touch before each round.
-
-        In a virtual machine, the first write to memory that the host has not backed yet takes up to
-        30 times as long as a later one.
-        """
-        if self._run.settings.warm_memory is None and self._run.host.virtual:
-            well = [sample for sample in self._samples if sample.failure is None]
-            peak = max((sample.memory.peak_bytes or 0 for sample in well), default=0)
-            if peak >= WARM_FROM_BYTES:
-                available = machine.available_memory() or 0
-                self._warm_bytes = min(int(peak * _WARM_SHARE), int(available * _WARM_LIMIT))
-        if self._warm_bytes:
-            self._observer.warmed(self._warm_bytes)
 
 
 def _cell(sample: Sample) -> tuple[int, str]:

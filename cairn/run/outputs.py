@@ -103,6 +103,8 @@ def searched(
             return found, f"printed nothing that matches --metric {pattern.name}"
         last = matches[-1]
         number = last[1] if last.re.groups else last[0]
+        if number is None:
+            return found, f"printed no number in the last match of --metric {pattern.name}"
         try:
             if "," in number and not _GROUPED.fullmatch(number):
                 return found, (
@@ -118,7 +120,7 @@ def searched(
                     f"printed {number}, but --metric {pattern.name} takes numbers below 10^15",
                 )
             found[pattern.name] = value
-        except (ValueError, AttributeError):
+        except ValueError:
             return found, f"printed {number!r} where --metric {pattern.name} expects a number"
     return found, None
 

@@ -518,7 +518,8 @@ class Runner:
             [self._launcher, "--touch", str(size)], check=False, capture_output=True, text=True
         )
         if done.returncode != 0:
-            raise CairnError(f"cannot warm {size >> 20} MiB of memory: {last_line(done.stderr)}")
+            why = last_line(done.stderr) or f"cairn-launch was {ending(done.returncode)}"
+            raise CairnError(f"cannot warm {size >> 20} MiB of memory: {why}")
 
     def _launch(
         self,

@@ -37,6 +37,10 @@ _REASONS_MAX = 10_000
 _LATEST = 1e11
 """The limit for the start of a run, in seconds since the epoch: about 3,000 years from now."""
 
+_LARGEST_COUNT = 1 << 62
+"""The limit for times in nanoseconds, sizes in bytes, and counts of the kernel, such as CPU cycles.
+They may be larger than LARGEST_NUMBER in a long run on many CPUs."""
+
 T = TypeVar("T")
 
 
@@ -274,7 +278,7 @@ def checked(
 
 
 def _check_counts(counts: Iterable[InstructionCount], path: Path) -> None:
-    if any(not 0 < number < LARGEST_NUMBER for one in counts for number in one.counts):
+    if any(not 0 < number < _LARGEST_COUNT for one in counts for number in one.counts):
         raise DamagedFile(str(path), "a number is out of range")
 
 
@@ -324,7 +328,6 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
 
     Without this check, a damaged file could lead to a strange result.
     """
-    limit = 1 << 62
     numbers: tuple[float, ...] = (
         sample.trial.round, sample.trial.position, sample.user_ns, sample.system_ns,
         sample.minor_faults, sample.major_faults, sample.voluntary_switches,
@@ -352,6 +355,8 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             numbers += (series.trim.live_bytes, series.trim.held_bytes, series.trim.after_bytes)
         if lengths != {len(series.at_ms)} or list(series.at_ms) != sorted(series.at_ms):
             raise DamagedFile(f"{path}, line {line}", "memory over time has gaps")
+        if not series.at_ms:
+            raise DamagedFile(f"{path}, line {line}", "memory over time has no moment")
     for counts in (sample.endings or {}).values():
         numbers += tuple(counts.values())
     if sample.probe is not None:
@@ -360,15 +365,20 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             raise DamagedFile(
                 f"{path}, line {line}", "parts of the CPU timer samples exceed their total"
             )
+    ticked = sample.cpu_samples
+    if ticked is not None:
+        numbers += tuple(_leaves(msgspec.to_builtins(ticked)))
+        if not all(one.atomic + one.pauses for one in ticked.atomics):
+            raise DamagedFile(f"{path}, line {line}", "a function has no clock sample")
     found = (
         *sample.metrics.values(),
         *sample.load.values(),
-        *(number for number in sample.counters.values() if number is not None),
         *(told.figures.values() if told is not None else ()),
     )
     if any(abs(number) >= LARGEST_NUMBER for number in found):
         raise DamagedFile(f"{path}, line {line}", "a number is out of range")
-    if any(not 0 <= number < limit for number in numbers) or (
+    numbers += tuple(number for number in sample.counters.values() if number is not None)
+    if any(not 0 <= number < _LARGEST_COUNT for number in numbers) or (
         sample.failure is None and sample.wall_ns == 0
     ):
         raise DamagedFile(f"{path}, line {line}", "a number is out of range")

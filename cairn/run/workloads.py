@@ -36,7 +36,7 @@ The longest report has a tenth of this length.
 _LARGEST_NUMBER = 1e15
 """The limit of all numbers in a report: eleven days in nanoseconds, or nearly a pebibyte.
 
-`stored_run` applies the same limit to metrics, counters and figures.
+`stored_run` applies the same limit to metrics and figures.
 """
 
 GROUP_TITLES = {

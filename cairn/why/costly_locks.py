@@ -22,7 +22,8 @@ class LockCosts(Struct, frozen=True):
     """The locks of one contender, as means over its probed runs. None means not measured."""
 
     uses: tuple[LockSummary, ...]
-    """The locks with the longest waits, and then those held longest."""
+    """The locks with the longest waits, and then those held longest. Only locks that are known in
+    each run are in it."""
     locks: float
     """The number of different locks."""
     waited_for: float
@@ -48,7 +49,11 @@ def summarized(table: LockTable | None) -> tuple[LockSummary, ...]:
 
 
 def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
-    """The locks of one contender. None if they are not known in some run, or if it took no lock."""
+    """The locks of one contender. None if they are not known in some run, or if it took no lock.
+
+    A run has only its costliest locks. A lock that is missing there was not taken if the run has
+    fewer than SHOWN locks. Otherwise its numbers are not known, and neither is its mean.
+    """
     known = [side.summary for side in sides if side.summary.locks_taken is not None]
     if len(known) < len(sides) or not any(one.locks for one in known):
         return None
@@ -57,8 +62,11 @@ def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
         for lock in summary.locks:
             by_name.setdefault(lock.name, []).append(lock)
     runs = len(known)
+    full = [{lock.name for lock in one.locks} for one in known if len(one.locks) >= SHOWN]
     found = []
     for name, of in by_name.items():
+        if any(name not in names for names in full):
+            continue
         taken, wait_ns, held_ns = (
             _sum([getattr(one, what) for one in of]) for what in ("taken", "wait_ns", "held_ns")
         )

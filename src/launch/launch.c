@@ -236,6 +236,9 @@ static void handle_signal(struct launch *launch, int signal)
             kill_main(launch);
             return;
         }
+        /* The idle time of a server ends here, and its memory at this moment is a result. */
+        if (launch->child.state->started_ns != 0)
+            sampler_mark(&launch->sampler);
         /* fall through */
     case SIGHUP:
     case SIGQUIT:

@@ -45,6 +45,13 @@ void sampler_take(struct sampler *sampler)
     pace_spend(&sampler->divide_pace, clock_now_ns(), clock_thread_cpu_ns() - end_ns);
 }
 
+void sampler_mark(struct sampler *sampler)
+{
+    sampler_take(sampler);
+    if (sampler->series.readings > 0)
+        series_mark(&sampler->series);
+}
+
 uint64_t sampler_cpu_ns(const struct sampler *sampler)
 {
     return sampler->pace.cpu_ns + sampler->memory.look.cpu_ns + sampler->divide_pace.cpu_ns;

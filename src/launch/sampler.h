@@ -2,7 +2,7 @@
  *
  * The launcher's main loop waits until sampler_due_ns() and then calls sampler_take(). Always:
  *
- *     1 ms <= time between two readings <= 100 ms
+ *     1 ms <= time between two readings <= 100 ms, except for the readings that the caller demands
  *     after the first few readings, the CPU time of all readings is below 0.4 % of the elapsed
  *     time: 0.2 % for page tables (memory.h) and 0.2 % for all other work; very slow readings
  *     exceed this limit, because one is made at least every 100 ms
@@ -37,10 +37,14 @@ void sampler_begin(struct sampler *sampler);
  * memory is not measured. */
 uint64_t sampler_due_ns(const struct sampler *sampler);
 
-/* sampler_take() makes a reading now. The last reading must be made right after the program's end,
- * because it shows the highest charge since the reading before. sampler_end() completes `peak` and
- * closes `memory`. */
+/* Makes a reading now. The last reading must be made right after the program's end, because it
+ * shows the highest charge since the reading before. */
 void sampler_take(struct sampler *sampler);
+
+/* Makes a reading now, which `series` keeps as its marked point. */
+void sampler_mark(struct sampler *sampler);
+
+/* Completes `peak` and closes `memory`. */
 void sampler_end(struct sampler *sampler);
 
 /* Returns the CPU time of all readings. */

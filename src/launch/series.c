@@ -41,6 +41,12 @@ void series_add(struct series *series, uint64_t now_ns, uint64_t bytes, bool is_
     series->points[series->count++] = point;
 }
 
+void series_mark(struct series *series)
+{
+    series->marked = series->last;
+    series->is_marked = true;
+}
+
 static bool add_line(int fd, const struct series_point *point)
 {
     char data[LINE_BYTES];
@@ -60,15 +66,28 @@ static bool add_line(int fd, const struct series_point *point)
     return written == (ssize_t)line.length;
 }
 
+/* Writes the marked point if it lies between these two times. */
+static bool add_marked(int fd, const struct series *series, uint64_t after_us, uint64_t before_us)
+{
+    if (!series->is_marked || series->marked.at_us <= after_us || series->marked.at_us >= before_us)
+        return true;
+    return add_line(fd, &series->marked);
+}
+
 bool series_write(const struct series *series, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
     bool done = true;
-    for (size_t i = 0; i < series->count && done; i++)
-        done = add_line(fd, &series->points[i]);
-    if (done && series->count > 0 && series->last.at_us > series->points[series->count - 1].at_us)
+    uint64_t written_us = 0;
+    for (size_t i = 0; i < series->count && done; i++) {
+        done = add_marked(fd, series, written_us, series->points[i].at_us) &&
+               add_line(fd, &series->points[i]);
+        written_us = series->points[i].at_us;
+    }
+    done = done && add_marked(fd, series, written_us, series->last.at_us);
+    if (done && series->count > 0 && series->last.at_us > written_us)
         done = add_line(fd, &series->last);
     int kept = errno;
     if (close(fd) != 0 && done)
@@ -80,6 +99,7 @@ bool series_write(const struct series *series, const char *path)
 void series_check(const struct series *series)
 {
     assert(series->count <= SERIES_POINTS);
+    assert(!series->is_marked || series->marked.at_us <= series->last.at_us);
     for (size_t i = 1; i < series->count; i++) {
         assert(series->points[i - 1].at_us <= series->points[i].at_us);
         assert(series->points[i - 1].kib_us <= series->points[i].kib_us);

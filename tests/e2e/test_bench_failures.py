@@ -324,5 +324,5 @@ def test_a_failed_trial_does_not_decide_how_much_memory_is_warmed(
     with private_folder() as scratch:
         measuring = measure.Measurement(run, folder, scratch, Watcher())
         measuring._note(wild)
-        measuring._decide_warm_memory()
-        assert measuring._warm_bytes == 0
+        measuring._warm_memory.decide(measuring.samples)
+        assert measuring._warm_memory._bytes == 0

@@ -367,7 +367,7 @@ def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
         for name in ("system", "fast")
     ]
     found = comparison.compare(samples, run.contenders, "system", run.rule, bench="fill")
-    assert "cairn bench fill -r 48" in found.next_steps
+    assert "cairn bench fill -r 48 …" in found.next_steps
     assert not any("cairn compare" in step for step in found.next_steps)
 
 

@@ -19,7 +19,7 @@ from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.inspect import process
 from cairn.matrix import schedulers
 from cairn.model import Contender
-from cairn.profile import reader
+from cairn.profile import call_stacks, layout, reader
 from cairn.profile.tally import Tree
 from cairn.run.probe_files import NOTHING_COUNTED
 
@@ -276,6 +276,18 @@ def test_a_kept_folder_without_a_profile_is_emptied_again(
     (tmp_path / f"1.1{reader.SUFFIX}").write_bytes(bytes(1 << 14))
     profiling._keep(tmp_path, replace(tree, command=("again",)), None)
     assert (tmp_path / "run.json").is_file()
+
+
+def test_files_of_the_program_stay_in_a_kept_folder_without_a_profile(tmp_path: Path) -> None:
+    """They were once removed, and a folder of the program was an error of cairn."""
+    own = [tmp_path / name for name in ("results.csv", "page.layout")]
+    for path in own:
+        path.write_text("own")
+    (tmp_path / "logs").mkdir()
+    for suffix in (reader.SUFFIX, layout.SUFFIX, call_stacks.SUFFIX):
+        (tmp_path / f"12.345{suffix}").write_bytes(bytes(1 << 14))
+    profiling._keep(tmp_path, None, None)
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "logs", *own])
 
 
 def test_a_new_folder_for_raw_files_does_not_stay_empty(tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ import pytest
 from msgspec.structs import replace
 from support.widths import at_all_widths
 
+from cairn import native
 from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
 from cairn.allocators.discover import known_catalog
 from cairn.binary import elf
 from cairn.binary.embedded import NOTHING, SCAN_BYTES, Inside, look_inside
 from cairn.binary.program import Program, behind_env
-from cairn.doctor.abilities import Abilities
+from cairn.doctor.abilities import Abilities, abilities
 from cairn.doctor.checks import examined
 from cairn.doctor.machine import Conditions
 from cairn.doctor.machine_checks import NOISY, judge_abilities, judge_machine, quick_warnings
@@ -519,6 +520,17 @@ INSTRUMENTS: list[tuple[dict[str, object], str, str]] = [
 def test_the_abilities_of_the_machine(change: dict[str, object], subject: str, state: str) -> None:
     checks = judge_abilities(replace(ABLE, **change), HOST)  # type: ignore[arg-type]
     assert about(checks, subject).state == state
+
+
+def test_a_missing_launcher_is_one_line_of_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The whole report was once lost."""
+    monkeypatch.setattr(native, "_FOLDER", tmp_path)
+    can = abilities()
+    line = about(judge_abilities(can, HOST), "launcher")
+    assert line.state == "warning" and "this installation of cairn lacks cairn-launch" in line.says
+    assert can.allocator_problem is not None and can.reserved_huge_pages is not None
 
 
 def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], None]) -> None:

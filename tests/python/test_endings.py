@@ -300,6 +300,21 @@ def test_more_of_an_ending_among_as_many_processes_is_a_failure() -> None:
     assert differences(own, varying) == []
 
 
+def test_a_warm_up_of_fewer_runs_does_not_hide_more_of_an_ending() -> None:
+    """With --repeat, endings that became more frequent once never counted."""
+    own, base = trials(sick("exit 1", 2)), trials(sick("exit 1", 1))
+    for _ in range(6):
+        for of, number in ((own, 2), (base, 1)):
+            of.add(
+                {"worker": {"exit 0": 5 * (3 - number), "exit 1": 5 * number}}, counted=True,
+                repeats=5,
+            )  # fmt: skip
+    assert says(differences(own, base), own, base, "system") == (
+        "worker (10 of 15 processes) exited 1 in every run; under system 5 of 15 did"
+    )
+    assert differences(base, own) == []
+
+
 def test_an_unseen_end_counts_only_if_the_baseline_shows_the_ends() -> None:
     own = trials(*[{"sh": {"exit 0": 1}, "helper": {NOT_SEEN: 1}}] * 6)
     assert differences(own, trials(*[{"sh": {"exit 0": 1}}] * 6)) == []

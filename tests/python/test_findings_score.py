@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 from support.comparisons import a_sample
 
 from cairn import native
-from cairn.bench import experiments, ill_libraries, run_settings
-from cairn.errors import CairnError
+from cairn.bench import experiments, ill_libraries, real_programs, run_settings
+from cairn.cli import cli
+from cairn.errors import CairnError, UsageError
 from cairn.memory import Memory
 from cairn.model import Finding, Interval, Sample
 from cairn.report import terminal
@@ -266,6 +268,33 @@ def test_missing_sources_or_a_missing_compiler_are_one_sentence(
     monkeypatch.setattr(ill_libraries, "FOLDER", tmp_path / "none")
     with pytest.raises(CairnError, match=r"lacks the sources of \d+ of the allocators"):
         ill_libraries.specs(lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["findings", "predictions"])
+def test_a_plan_compiles_nothing_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """The plan of `findings` once compiled its libraries, and that of `predictions` wrote files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for module in (ill_libraries, real_programs):
+        monkeypatch.setattr(module, "find_tool", lambda tool: f"/usr/bin/{tool}")
+    done = CliRunner().invoke(cli, ["bench", name, "--plan", "-a", "system"])
+    assert done.exit_code == 0, done.output
+    assert not list(tmp_path.rglob("*"))
+    if name == "findings":
+        assert all(one.name in done.output for one in ILL)
+        monkeypatch.setattr(ill_libraries, "find_tool", lambda _: None)
+        done = CliRunner().invoke(cli, ["bench", name, "--plan", "-a", "system"])
+        assert "no C compiler here" in str(done.exception)
+    else:
+        assert all(one.name in done.output for one in real_programs.PROGRAMS)
+
+
+def test_instructions_cannot_judge_findings() -> None:
+    """Each ill allocator was once counted on every workload."""
+    choices = run_settings.chosen(["findings", "larson"], quick=True)
+    with pytest.raises(UsageError, match=r"findings judges the causes of lost time, and --inst"):
+        run_settings.counted(choices)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import resource
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
-from support.comparisons import a_run, a_sample
+from support.comparisons import a_run, a_sample, samples
 from support.suites import a_suite
 
-from cairn.cli import measurement
+from cairn.cli import console, measurement
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import Contender, Sample, StopRule, Trial
@@ -88,6 +90,47 @@ def test_setup_and_cleanup_enclose_the_counts(
     assert done == ["setup make", "system", "system", "fast", "fast", "cleanup rm"]
 
 
+@pytest.mark.parametrize(
+    ("content", "processes", "problem"),
+    [
+        ("events: Ir\nfn=main\n1 50", 1, "ended with a file of valgrind that is cut off"),
+        ("events: Ir\nfn=main\n1 5\ncalls=\n", 1, "ended with a file of valgrind that is cut off"),
+        ("events: Ir\n", 1, "ended without valgrind's count of its instructions"),
+        ("events: Ir\nfn=main\n1 50\n", 40, None),
+    ],
+)
+def test_a_file_that_is_cut_off_is_no_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, processes: int,
+    problem: str | None,
+) -> None:  # fmt: skip
+    """It was once a traceback, or a count that was too small.
+
+    All files were once open at the same time, so a program with many processes had no count.
+    """
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            for number in range(processes):
+                (tmp_path / "callgrind" / str(number)).write_text(content)
+            return replace(a_sample(0, "", 5.0), trial=trial), runner.Trace(b"", "")
+
+    monkeypatch.setattr(counting, "Runner", Fake)
+    monkeypatch.setattr(counting, "callgrind", lambda *_: ("valgrind",))
+    folder = store.Folder.create(tmp_path / "results", a_run())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, limits[1]))
+    try:
+        counts = counting.count(folder.run(), folder, tmp_path, lambda _: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert [one.problem for one in counts] == [problem, problem]
+    wanted = () if problem is not None else (50 * processes, 50 * processes)
+    assert [one.counts for one in counts] == [wanted, wanted]
+
+
 def test_the_outputs_of_both_counted_runs_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,3 +159,55 @@ def test_the_outputs_of_both_counted_runs_are_compared(
             counting.count(folder.run(), folder, tmp_path, lambda _: None)
         (tmp_path / "callgrind" / "1").unlink()
         (tmp_path / "callgrind").rmdir()
+
+
+def test_a_contender_that_failed_in_its_runs_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its failure without valgrind once hid the whole report."""
+    ran: list[str] = []
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            ran.append(trial.contender)
+            (tmp_path / "callgrind" / "1").write_text("events: Ir\nfn=main\n1 5\n")
+            return replace(a_sample(0, "", 5.0), trial=trial), runner.Trace(b"", "")
+
+    monkeypatch.setattr(counting, "Runner", Fake)
+    monkeypatch.setattr(counting, "callgrind", lambda *_: ("valgrind",))
+    run = a_run(*(Contender(name, name, name) for name in ("system", "bad", "fast")))
+    folder = store.Folder.create(tmp_path / "results", run)
+    folder.append(a_sample(2, "bad", 5.0, failure="was killed by signal 11 (SIGSEGV)"))
+    counts = counting.count(run, folder, tmp_path, lambda _: None)
+    assert ran == ["system", "system", "fast", "fast"]
+    assert [(one.contender, one.counts, one.problem) for one in counts] == [
+        ("system", (5, 5), None),
+        ("bad", (), "failed in its runs, so its instructions were not counted"),
+        ("fast", (5, 5), None),
+    ]
+
+
+@pytest.mark.parametrize("measured_all", [True, False])
+def test_a_failure_to_count_comes_after_the_report_of_the_rounds(
+    measured_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    run = a_run()
+    run = replace(run, settings=replace(run.settings, count_instructions=True))
+    folder = store.Folder.create(tmp_path, run)
+
+    def carry_out(*_: object) -> None:
+        for one in samples():
+            folder.append(one)
+        if measured_all:
+            folder.mark_stopped("12 rounds")
+        raise ContenderFailed("fast failed with exit code 1")
+
+    monkeypatch.setattr(measurement, "carry_out", carry_out)
+    output = console.output_of("text", False, "never", None, False)
+    with pytest.raises(ContenderFailed, match="fast failed with exit code 1"):
+        measurement.conduct(Console(file=io.StringIO()), run, folder, "cairn compare", output)
+    assert ("It takes 19 % less" in capsys.readouterr().out) == measured_all

@@ -287,9 +287,9 @@ def test_a_resumed_run_has_spent_the_time_of_every_run_of_a_sample(
     def outcome(trial: Trial) -> Sample:
         return replace(fine(trial), wall_ns=1_000_000_000, repeats=10)
 
-    measured(run, outcome, stop_at=15)
+    measured(run, outcome, stop_at=16)
     folder = measured(run, outcome)
-    assert len(folder.samples()) == 15
+    assert len(folder.samples()) == 16
     assert set(folder.stopped()) == {"time budget"}
 
 

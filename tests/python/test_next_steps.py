@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import random
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -19,11 +20,13 @@ from support.comparisons import a_run, a_sample
 from support.fleets import a_fleet
 
 from cairn.bench import kept_ranges
-from cairn.cli import cli, options, progress, window
+from cairn.cli import cli, measurement, options, progress, window
 from cairn.cli.root_command import every_command
 from cairn.errors import CairnError, UsageError
+from cairn.gate import Gate, GateBound
 from cairn.matrix import fleet, runs
-from cairn.model import Contender, Sample, Trial
+from cairn.model import INTERRUPTED, Contender, Run, Sample, StopRule, Trial
+from cairn.report.run import Measured, comparisons
 from cairn.run import builds, check_base, measure, runner, store
 
 
@@ -247,6 +250,85 @@ def test_a_run_that_is_not_of_a_plan_is_called_by_its_id_or_path(tmp_path: Path)
     newer = a_fleet(tmp_path / "fleets")
     code, sentence = refused("matrix", "ranges", "last", "--results", tmp_path / "fleets")
     assert code == 2 and f"{newer.path.name} is a run on several machines" in sentence
+
+
+def test_a_parameter_in_the_words_of_a_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program was once given "{n}" as it is, in both workloads."""
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name).symlink_to("/bin/true")
+    for first, second in (("./a {n}", "./b {n}"), ("./a", "./b {n}")):
+        code, sentence = refused("compare", "-L", "n=1,8", "-p", first, "-p", second, "--", "{n}")
+        assert (code, sentence) == (
+            2,
+            "{n} of -L is not for the words of -p; write it behind '--', as in -p old=./a "
+            "-p new=./b -- {n}",
+        )
+
+
+CHECKED = Gate((GateBound("time", 0.03),))
+COMMANDS: dict[str, dict[str, object]] = {
+    "compare": {},
+    "check": {"gate": CHECKED},
+    "bench": {"experiment": "build"},
+    "matrix run": {"experiment": "matrix suite"},
+    "soak": {"soak_s": 5.0},
+}
+"""By command: the property of a run that tells it from the runs of the other commands."""
+
+
+def a_run_of(command: str) -> Run:
+    more = dict(COMMANDS[command])
+    run = a_run()
+    soak_s = more.pop("soak_s", None)
+    run = replace(run, settings=replace(run.settings, soak_s=soak_s))
+    return replace(run, **more)
+
+
+@pytest.mark.parametrize("made_by", COMMANDS)
+def test_a_run_is_continued_by_the_command_that_made_it(made_by: str, tmp_path: Path) -> None:
+    """An interrupted check was once continued by 'cairn compare', which judges no bounds."""
+    path = store.Folder.create(tmp_path, a_run_of(made_by)).path
+    for command in ("compare", "bench"):
+        if command != made_by:
+            assert refused(command, "--resume", "last", "--results", tmp_path) == (
+                2,
+                f"last is not a run of 'cairn {command}'; continue it with 'cairn {made_by} "
+                "--resume last'",
+            )
+    found = measurement.measured(store.Folder(path))
+    assert found.resume == f"cairn {made_by} --resume {path}"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "rounds", "last"),
+    [
+        ((), 0, "cairn compare --resume RUN"),
+        ((), 3, "cairn compare --resume RUN"),
+        ((INTERRUPTED,), 3, "cairn compare --resume RUN"),
+        ((INTERRUPTED,), 8, "cairn compare --resume RUN"),
+        (("8 rounds",), 8, "cairn compare -r 16 …"),
+    ],
+)
+def test_the_next_step_after_an_interruption_is_to_resume(
+    stopped: tuple[str, ...], rounds: int, last: str
+) -> None:
+    """The report once advised to begin a new run, and stderr to resume the old one."""
+    noise = random.Random(5)
+    rule = StopRule(precision=None, min_rounds=8, max_rounds=8)
+    samples = [
+        a_sample(number, one.name, 100 * noise.uniform(0.8, 1.25), user_ns=0)
+        for number in range(1, rounds + 1)
+        for one in a_run().contenders
+    ]
+    whole = Measured(
+        replace(a_run(), rule=rule), tuple(samples), stopped, "RUN",
+        resume="cairn compare --resume RUN",
+    )  # fmt: skip
+    (found,) = comparisons(whole)
+    assert found.next_steps[-1] == last
 
 
 def test_the_errors_of_one_call_of_get_have_the_exit_code_of_their_kind() -> None:

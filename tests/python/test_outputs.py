@@ -135,6 +135,14 @@ def test_a_comma_groups_digits_and_is_no_decimal_comma(
     assert (found, failure) == (({"t": value}, None) if value is not None else ({}, says))
 
 
+def test_a_group_that_is_not_in_the_last_match_gives_no_number(tmp_path: Path) -> None:
+    """It was once a traceback."""
+    (tmp_path / "out").write_text("rate=5 req/s\nrate=no requests\n")
+    pattern = Pattern("rate", r"rate=(?:([0-9.]+) req/s|no requests)")
+    found, failure = outputs.searched([pattern], [tmp_path / "out"])
+    assert (found, failure) == ({}, "printed no number in the last match of --metric rate")
+
+
 def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:
     """Cairn asks the probe by a signal, which would kill a program that exec() has just started."""
     program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]

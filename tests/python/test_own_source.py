@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -19,7 +21,9 @@ import pytest
 
 from cairn.allocators import archives, catalog, contenders, discover, register
 from cairn.allocators.own_source import OwnSource, add_from_source
+from cairn.cli import allocator_list
 from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.report.view import View
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build libraries")
 
@@ -133,6 +137,25 @@ def test_a_version_of_a_catalog_allocator_may_be_built(cache: Path, checkout: Pa
     for name in ("system", "cairn", "glibc", "je", "google-tcmalloc-rseq"):
         with pytest.raises(UsageError, match=f"choose another name, such as my-{name}"):
             add(checkout, name, version="9")
+
+
+@pytest.mark.parametrize("version", [None, "1"])
+def test_a_library_that_changed_in_the_cache_is_reported(
+    cache: Path, checkout: Path, version: str | None
+) -> None:
+    """The list once noticed this only of libraries that came from an archive."""
+    found = add(checkout, version=version)
+    assert found.path is not None
+
+    def told() -> str:
+        known = discover.known_catalog()
+        copies = discover.find_cached(known, cache)
+        return allocator_list.render(known, copies, View(width=500))
+
+    assert "has changed" not in told()
+    with open(found.path, "ab") as file:
+        file.write(b"more")
+    assert f"{found.path} has changed since it came into the cache" in told()
 
 
 def test_a_second_build_takes_the_place_of_the_first(cache: Path, checkout: Path) -> None:
@@ -315,6 +338,80 @@ def test_a_source_that_is_missing_or_no_archive_is_a_sentence(
     ):
         add(checkout / "mine.c")
     assert left(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "Free some space, or set XDG_CACHE_HOME to another folder."),
+        (errno.EDQUOT, "Free some space, or set XDG_CACHE_HOME to another folder."),
+        (errno.EACCES, "Make its files readable."),
+        (errno.EIO, "Give --from a copy that can be read."),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_remedy_of_a_failed_copy_fits_its_error(
+    cache: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str,
+    whole: bool,
+) -> None:  # fmt: skip
+    """The advice on a full disk was once to make the files readable."""
+    error = OSError(number, os.strerror(number), "mine.c")
+
+    def copytree(source: str, target: str, **_: object) -> None:
+        raise error if whole else shutil.Error([(source, target, str(error))])
+
+    monkeypatch.setattr(shutil, "copytree", copytree)
+    with pytest.raises(CairnError) as caught:
+        add(checkout)
+    assert str(caught.value) == f"{checkout} cannot be copied: {error}. {remedy}"
+    assert left(cache) == []
+
+
+def test_pipes_and_sockets_in_a_checkout_are_passed_over(
+    cache: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They once ended the copy with the advice to make the files readable."""
+    os.mkfifo(checkout / "pipe")
+    monkeypatch.chdir(checkout / "docs")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket")  # a path has at most 107 bytes here
+        found = add(checkout, build=f"{BUILD} && test ! -e pipe && test ! -e docs/socket")
+    assert found.problem is None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_only_the_user_may_write_the_record_under_any_umask(
+    cache: Path, checkout: Path, umask: int
+) -> None:
+    """With umask 0, cairn once refused the record that it had just written itself."""
+    before = os.umask(umask)
+    try:
+        found = add(checkout)
+    finally:
+        os.umask(before)
+    assert found.problem is None
+    mode = (cache / "mine" / discover.ADDED / discover.RECORD).stat().st_mode
+    assert stat.S_IMODE(mode) == 0o644 & ~umask
+
+
+def test_a_record_that_other_users_may_write_is_a_sentence(
+    cache: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is on a file system that gives every file the same mode. It was once a traceback."""
+    written = discover.write_record
+
+    def write_record(folder: Path, values: dict[str, str]) -> None:
+        written(folder, values)
+        (folder / discover.RECORD).chmod(0o666)
+
+    monkeypatch.setattr(discover, "write_record", write_record)
+    says = "was added to .* but cannot be used: its record there cannot be read, or other users"
+    with pytest.raises(CairnError, match=f"mine 1 {says}"):
+        add(checkout, version="1")
+    library = checkout / "libmine.so"
+    subprocess.run(BUILD, shell=True, cwd=checkout, check=True, stdout=subprocess.DEVNULL)
+    with pytest.raises(CairnError, match=f"other {says}"):
+        register.add("other", str(library), silent)
 
 
 def link(name: str, to: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:

@@ -336,6 +336,8 @@ def test_a_plan_of_40_programs_and_11_contenders_is_at_most_1_5_mb() -> None:
         ("1,234", 1234), ("3.32 M", 3.32e6), ("≈ 1.00", 1.0), ("▼0.88", 0.88), ("< 0.1 %", 0.001),
         ("40.0 % (38.5 to 41.6)", 0.4), ("1.10 [1.09, 1.11]", 1.10), ("−3.54 ms", -3.54e-3),
         ("12/3/4", 12), ("not measured", None), ("–", None), ("", None), ("✘", None),
+        ("3.00 KiB/min [2.9, 3.1]", 51.2), ("1.76 KiB/h [1.41, 2.11]", 1.76 * 1024 / 3600),
+        ("2.0 GiB/s", 2 * 2**30), ("5 MiB/run", 5 * 2**20),
     ],
 )  # fmt: skip
 def test_a_cell_is_sorted_by_its_first_number(text: str, key: float | None) -> None:

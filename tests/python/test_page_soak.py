@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,6 +51,22 @@ def test_the_page_says_what_the_terminal_says() -> None:
     assert len(sentences) > 20
     for sentence in sentences:
         assert sentence in text, sentence
+
+
+@pytest.mark.parametrize("form", ["html", "json", "text"])
+@pytest.mark.parametrize("changed", [
+    {"refused": "the program was replaced."},
+    {"stopped": ("interrupted",)},
+])  # fmt: skip
+def test_every_form_says_why_measuring_ended_early(form: str, changed: dict[str, Any]) -> None:
+    """The page and the JSON of a run that was refused once did not say so."""
+    measured = replace(soaks.a_soak(), **changed)
+    if form == "html":
+        text = text_of(parsed(page_of(measured)))
+    else:
+        text = rendered(measured, (), View(form=form, width=1000))  # type: ignore[arg-type]
+    why = "interrupted" if "stopped" in changed else "the program was replaced"
+    assert f"Measuring ended early: {why}." in text
 
 
 def test_each_drawing_has_the_memory_of_its_run() -> None:

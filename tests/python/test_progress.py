@@ -44,6 +44,27 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     assert told[3].startswith("rounds   2 of 24 runs, in round 1")
 
 
+def test_a_further_run_of_the_baseline_is_not_called_a_warm_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a failure in a round, the lines once said "warm-up  1 of 4 runs"."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    said = io.StringIO()
+    lines = progress.Lines(
+        Console(file=said, width=200),
+        StopRule(precision=None, min_rounds=4, max_rounds=4),
+        progress.PlannedTrials(2, warm_up=4),
+    )
+    for trial in (Trial(2, 0, "fast"), Trial(0, 0, "system"), Trial(2, 1, "system")):
+        lines.trial_begins(trial)
+        now[0] += 40
+        lines.trial_ended(a_sample(trial.round, trial.contender, 1.0))
+    assert said.getvalue().splitlines() == [
+        "rounds   3 of 8 runs, in round 2", "rounds   4 of 8 runs, in round 2",
+    ]  # fmt: skip
+
+
 def test_the_runs_with_the_probe_count_in_the_first_rounds_alone() -> None:
     """Only the first rounds of a plan with --profile have runs with the probe.
 

@@ -58,6 +58,7 @@ def test_a_run_ends_after_its_rounds_also_if_memory_is_missing_in_some(
 def test_a_resumed_run_with_batches_has_spent_the_time_of_all_their_runs(tmp_path: Path) -> None:
     """A batch of 50 runs once counted as one of them, so the budget began nearly anew."""
     run = replace(a_run(), rule=StopRule(max_rounds=200, budget_s=60.0))
+    run = replace(run, settings=replace(run.settings, repeat=50))
     stored = store.Folder.create(tmp_path, run)
     for round_ in (1, 2):
         for one in run.contenders:
@@ -65,3 +66,4 @@ def test_a_resumed_run_with_batches_has_spent_the_time_of_all_their_runs(tmp_pat
     resumed = measure.Measurement(run, stored, tmp_path, Quiet())
     assert 20.0 <= resumed._budget.spent() < 25.0
     assert resumed._expected_s(Trial(3, 0, "fast")) == 5.0
+    assert resumed._expected_s(Trial(0, 0, "fast")) == 0.1, "the warm-up runs it once"

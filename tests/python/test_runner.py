@@ -71,6 +71,18 @@ def test_processes_that_others_reaped_queued_as_long_for_their_cpu_time() -> Non
     assert queued_ns(launched(1, 1)) is None
 
 
+def test_a_launcher_that_is_killed_while_it_touches_memory_is_named(tmp_path: Path) -> None:
+    """The kernel kills it when memory runs out. The sentence once ended after "of memory:"."""
+    script = tmp_path / "cairn-launch"
+    script.write_text("#!/bin/sh\nkill -9 $$\n")
+    script.chmod(0o755)
+    runner = object.__new__(Runner)
+    runner._launcher = script
+    says = r"512 MiB of memory: cairn-launch was killed by signal 9 \(SIGKILL\)$"
+    with pytest.raises(CairnError, match=says):
+        runner.touch(512 * MIB)
+
+
 def test_the_peak_of_a_workload_is_at_most_that_of_its_process() -> None:
     """On cgroup v1, the peak of the group once included 40 MiB of page cache."""
     memory = memory_of(launched(140 * MIB, 100 * MIB), ONE, workload=True)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from support.comparisons import EVIL
 from support.memory_series import KIB, MIB, Simulated
-from support.soaks import ALL, fragments, leaks, retains, soaked, stable
+from support.soaks import ALL, fragments, leaks, noise, retains, soaked, stable
 
 from cairn.cli import cli, json_schema
 from cairn.cli import soak as soaking
@@ -25,7 +25,7 @@ from cairn.model import Run, Sample
 from cairn.report import soak, soak_plot, soak_rules
 from cairn.report.view import View
 from cairn.soak.trend import Growth
-from cairn.soak.verdict import verdicts
+from cairn.soak.verdict import tried, verdicts
 
 
 def shown(run: Run, samples: list[Sample], view: View) -> str:
@@ -69,7 +69,22 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
 
 def test_contenders_that_hold_as_much_are_no_advice() -> None:
     text = " ".join(shown(*soaked(system=retains, other=retains), View(width=300)).split())
-    assert " None of the contenders that were tried holds clearly less than the others. " in text
+    assert (
+        " None of the contenders that were tried holds clearly less than system or other. " in text
+    )
+
+
+def test_only_contenders_that_hold_too_much_are_compared_with_what_was_tried() -> None:
+    """Here b holds clearly less than a. The report once said that no contender does."""
+
+    def leaky(one: Simulated) -> Series:
+        return one.series(40 * MIB + one.leak(64 * KIB), held=400 * MIB + 0 * one.at)
+
+    found = verdicts(*soaked(a=leaky, b=retains))
+    assert [one.kind.value for one in found] == ["leak", "retention"]
+    assert [(one.contender, one.other) for one in tried(found)] == [("b", "a")]
+    text = " ".join(shown(*soaked(a=leaky, b=retains), View(width=300)).split())
+    assert "None of the contenders that were tried holds clearly less than b." in text
 
 
 def test_a_leak_says_that_no_allocator_helps() -> None:
@@ -171,15 +186,21 @@ def test_a_contender_that_tells_nothing_has_failed() -> None:
 
     def ended(name: str) -> None:
         unseen = [
-            replace(one, memory=Memory("x", 1, 1, 1)) if one.trial.contender == name else one
+            replace(one, memory=Memory("x", 1, 1, 1))
+            if name in (one.trial.contender, "both")
+            else one
             for one in samples
         ]
-        soaking._raise_unjudged(run, unseen)
+        for contenders in (run.contenders, run.contenders[::-1]):
+            soaking._raise_unjudged(replace(run, contenders=contenders), unseen)
 
     with pytest.raises(ProgramFailed, match="under system, the program allocated nothing"):
         ended("system")
     with pytest.raises(ContenderFailed, match="under other, the program allocated nothing"):
         ended("other")
+    # The first contender once decided, whichever was the baseline.
+    with pytest.raises(ProgramFailed, match="under system, the program allocated nothing"):
+        ended("both")
     ended("none")
 
 
@@ -223,6 +244,17 @@ def test_json_has_the_verdict_its_numbers_and_the_series() -> None:
     assert judged["growth"]["low"] <= 64 * KIB <= judged["growth"]["high"] * 1.001
     assert len(told["samples"][0]["memory"]["series"]["live"]) == 400
     assert told["verdict"][0].startswith("Leak, or a cache that still fills: ")
+
+
+@pytest.mark.parametrize("kind", [noise, stable])
+def test_json_has_each_sentence_of_the_report(kind: Callable[[Simulated], Series]) -> None:
+    """It once lacked the next step, and that there is no verdict."""
+    run, samples = soaked(system=kind)
+    of = samples if kind is noise else []
+    told = json.loads(shown(run, of, View(form="json")))
+    assert tuple(told["verdict"]) == soak.board(run, verdicts(run, of), of, "last", "").says
+    wanted = " would probably give a verdict under " if of else "No verdict: no run is complete."
+    assert wanted in " ".join(told["verdict"])
 
 
 def test_json_keeps_to_its_schema() -> None:

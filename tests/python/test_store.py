@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from cairn.clock_samples import AtomicSamples, CpuSamples, FunctionSamples
 from cairn.compare import comparison
 from cairn.doctor import machine
 from cairn.errors import CairnError, UsageError
-from cairn.memory import Memory
+from cairn.memory import Memory, Series
 from cairn.model import (
     SCHEMA,
     Contender,
@@ -175,6 +176,50 @@ def test_impossible_numbers_from_the_probe_are_damage(
 def test_impossible_numbers_of_a_trial_are_damage(folder: store.Folder) -> None:
     folder.append(a_sample(1, wall_ns=-5))
     with pytest.raises(CairnError, match="out of range"):
+        folder.samples()
+
+
+def test_counters_of_a_long_run_on_many_cpus_are_read_back(folder: store.Folder) -> None:
+    """A run with more than 10^15 cycles was once stored and could not be read again."""
+    counters = {"cycles": 4e18, "task-clock": 2e15, "instructions": None}
+    folder.append(replace(a_sample(1), counters=counters))
+    assert folder.samples()[0].counters == counters
+    folder.append(replace(a_sample(2), counters={"cycles": 5e18}))
+    with pytest.raises(CairnError, match="line 2 is damaged: a number is out of range"):
+        folder.samples()
+
+
+CPU_SAMPLES = CpuSamples(1_000_000, 5, 0, 1, 2, 3, atomics=(AtomicSamples("free", "x", "", 1, 0),))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ({"own": -1}, "a number is out of range"),
+        ({"interrupts": 1 << 62}, "a number is out of range"),
+        ({"functions": (FunctionSamples("free", "x", -2),)}, "a number is out of range"),
+        ({"atomics": (AtomicSamples("free", "x", "", -1, 5),)}, "a number is out of range"),
+        ({"atomics": (AtomicSamples("free", "x", "", 0, 0),)}, "a function has no clock sample"),
+    ],
+)
+def test_impossible_clock_samples_are_damage(
+    folder: store.Folder, damage: dict[str, object], says: str
+) -> None:
+    """A report once divided by the sum of these numbers, which was 0."""
+    folder.append(replace(a_sample(1), cpu_samples=CPU_SAMPLES))
+    assert folder.samples()[0].cpu_samples == CPU_SAMPLES
+    changed = replace(CPU_SAMPLES, **damage)
+    folder.append(replace(a_sample(2), cpu_samples=changed))
+    with pytest.raises(CairnError, match=f"line 2 is damaged: {says}"):
+        folder.samples()
+
+
+def test_memory_over_time_without_a_moment_is_damage(folder: store.Folder) -> None:
+    """No plot can be drawn of it: it was once a traceback."""
+    for at in ((5,), ()):
+        series = Series(at, at, at, at, counted=True, processes=1)
+        folder.append(replace(a_sample(1), memory=Memory("cgroup v1", 1, 1, 0, series=series)))
+    with pytest.raises(CairnError, match="line 2 is damaged: memory over time has no moment"):
         folder.samples()
 
 

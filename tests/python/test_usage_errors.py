@@ -44,6 +44,10 @@ def called() -> None:
         ("allocators get", "NAME[@VERSION] is missing; 'cairn allocators get --help' lists the "
          "arguments"),
         ("explain a b c d", "too many arguments: d; 'cairn explain --help' lists the arguments"),
+        ("report --list --full", "--list has one form for all runs; leave out --full"),
+        *((f"report last {aim} -o x.tar.xz", "a run file holds the run as it was measured, and "
+           "not the answer to another question; leave out --goal, --may-cost and --pareto")
+          for aim in ("--goal memory", "--goal time --may-cost memory=5%", "--pareto")),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line_is_one_sentence(

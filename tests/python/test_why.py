@@ -20,6 +20,7 @@ from cairn.model import (
     Operations,
     Sample,
 )
+from cairn.profile.lock_table import SHOWN
 from cairn.report import markdown, run_json, terminal
 from cairn.report.view import View
 from cairn.report.why import boards, sentences, summary
@@ -594,6 +595,25 @@ def test_locks_are_means_over_the_probed_runs() -> None:
     assert [one.name for one in costs.uses] == ["init_lock", "main_arena"]
     assert (costs.uses[0].taken, costs.uses[0].wait_ns) == (2_000_000, 31 * MS)
     assert (costs.locks, costs.waited_for) == (12, 2)
+
+
+@pytest.mark.parametrize("others", [SHOWN - 2, SHOWN - 1, SHOWN])
+def test_a_lock_that_a_run_may_have_left_out_has_no_mean(others: int) -> None:
+    """It once counted as 0 in such a run, so that its mean was too low."""
+    samples = [*trials("system"), *trials("fast", 80.0, **LOCKING)]
+    costly = tuple(LockSummary(f"lock {n}", 10, 5, 2 * MS, MS) for n in range(others))
+    rare = replace(an_account(**LOCKING), locks=costly)
+    at = next(n for n, one in enumerate(samples) if one.trial.round == 3 and one.probe is not None
+              and one.probe.locks)  # fmt: skip
+    samples[at] = replace(samples[at], probe=rare)
+    costs = explain(why_run("fast"), samples, "fast", "system").locks["fast"]
+    waits = {one.name: one.wait_ns for one in costs.uses}
+    if others < SHOWN:  # then init_lock was not taken in this run
+        assert waits["init_lock"] == pytest.approx(31 * MS * 7 / 8)
+    else:
+        assert "init_lock" not in waits
+    assert waits["lock 0"] == pytest.approx(2 * MS / 8)
+    assert costs.locks == 12
 
 
 def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:

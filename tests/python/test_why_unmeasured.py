@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from support.gaps import looked_at, trials, why_run
 
+from cairn.errors import UsageError
+from cairn.model import twin
+from cairn.report.run import Measured, explained, explained_pairs
 from cairn.report.why import boards, sentences
 from cairn.why.causes import causes
 from cairn.why.gap import explain
@@ -33,6 +37,30 @@ def test_processes_that_the_probe_could_not_record_are_named() -> None:
         "fast against system: the probe saw no allocation under fast. ▲ Of fast's runs with the "
         "probe, 24 processes are missing: server could not write"
     )
+
+
+def test_a_program_that_a_contender_never_ran_is_left_out() -> None:
+    """`cairn explain RUN CONTENDER` once called it a failure of the contender."""
+    run = why_run("fast", "lean")
+    first = run.settings.workloads[0]
+    of = {"fast": (0,), "lean": (1,)}
+    only = {name: places for one, places in of.items() for name in (one, twin(one))}
+    settings = replace(run.settings, workloads=(first, replace(first, name="other")), only=only)
+    samples = [
+        replace(one, trial=replace(one.trial, workload=workload))
+        for name, places in {"system": (0, 1), **of}.items()
+        for workload in places
+        for one in trials(name)
+    ]
+    run = replace(run, settings=settings)
+    measured = Measured(run, tuple(samples), ("8 rounds",), "last")
+    for name, places in of.items():
+        whys = explained_pairs(measured, name, None)
+        assert tuple(one.workload for one in whys) == places
+        assert whys == tuple(one for one in explained(measured) if one.contender == name)
+        assert explained_pairs(measured, "system", name)[0].workload == places[0]
+    with pytest.raises(UsageError, match="fast and lean ran no program in common"):
+        explained_pairs(measured, "fast", "lean")
 
 
 def test_parts_that_were_not_measured_are_not_called_unexplained() -> None:

@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -77,6 +78,39 @@ TEST(series_is_written_with_its_last_reading)
     close(fd);
     unlink(path);
     CHECK(!series_write(&series, "/nowhere/series"));
+}
+
+/* The memory at the end of the idle time of a server was once interpolated between two points that
+ * were seconds apart, and the later point lay after the end of the server. */
+TEST(series_keeps_the_marked_reading_however_long_it_gets)
+{
+    for (uint64_t marked = 0; marked < 3000; marked += 97) {
+        struct series series = {0};
+        for (uint64_t i = 0; i < 3000; i++) {
+            series_add(&series, i * NS_PER_MS, i == marked ? 7 * KIB : 0, false);
+            if (i == marked)
+                series_mark(&series);
+        }
+        series_check(&series);
+        char path[] = "/tmp/cairn-series-XXXXXX";
+        int fd = mkstemp(path);
+        CHECK(fd >= 0);
+        CHECK(series_write(&series, path));
+        FILE *file = fdopen(fd, "r");
+        CHECK(file != NULL);
+        unsigned long long at_us, bytes, kib_us, before_us = 0;
+        size_t lines = 0, found = 0;
+        while (fscanf(file, "%llu %llu %llu", &at_us, &bytes, &kib_us) == 3) {
+            CHECK(lines == 0 || at_us > before_us);
+            before_us = at_us;
+            lines++;
+            found += at_us == marked * 1000 && bytes == 7 * KIB;
+        }
+        CHECK(found == 1);
+        CHECK(lines >= series.count && lines <= series.count + 2);
+        fclose(file);
+        unlink(path);
+    }
 }
 
 int main(int argc, char **argv)
