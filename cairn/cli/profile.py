@@ -301,10 +301,11 @@ def profile(
         raise UsageError("--delay and --signal both say when to begin; leave out one of them")
     if stacks == "off" and (forms.wanted or every is not None) and not was_given("stacks"):
         stacks = "sampled"
-    if stacks != "off" and (delay is not None or duration is not None or toggle):
-        raise UsageError(
-            "--stacks counts the whole run; leave out --delay, --duration and --signal"
-        )
+    for name, how in (("--stacks", stacks), ("--layout", layout)):
+        if how != "off" and (delay is not None or duration is not None or toggle):
+            raise UsageError(
+                f"{name} counts the whole run; leave out --delay, --duration and --signal"
+            )
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
     told = {
         "GAP": str(gap),
@@ -372,7 +373,7 @@ def profile(
                         quiet=True,
                     ),
                 )
-                tree = _tree(command, contender, ended, folder, spare, again)
+                tree = _tree(command, contender, ended, folder, spare, again, layout != "off")
                 try:
                     ended = _finished(counting, tree, ended)
                 finally:
@@ -625,6 +626,7 @@ def _tree(
     folder: Path,
     spare: Spare | None,
     again: share_runs.Again,
+    layout: bool,
 ) -> Tree | None:
     """Returns what the probe's files lack: the launcher's figures, and the clock samples.
 
@@ -639,7 +641,8 @@ def _tree(
         return None
     noted = (spare.missing(), spare.executed()) if spare is not None else ((), ())
     tree = tree_of(ended.launched, command, contender)
-    tree = replace(tree, missing=missing_processes(*noted, ended.unreached, ()))
+    missing = missing_processes(*noted, ended.unreached, ())
+    tree = replace(tree, missing=missing, layout=layout)
     # If the files cannot be read, the report says so later.
     with contextlib.suppress(CairnError):
         found = gather(folder, spare.profiles() if spare is not None else (), tree)

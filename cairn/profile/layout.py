@@ -210,6 +210,28 @@ def of(folder: Path, pid: int, begin_ns: int) -> Layout | None:
     return None
 
 
+def has_file(folder: Path) -> bool:
+    """Whether the layout of any process was recorded, so that it was wanted."""
+    return any(folder.glob(f"[0-9]*.[0-9]*{SUFFIX}"))
+
+
+def why_missing(folder: Path, program: str, pid: int, *, forked: bool) -> str:
+    """Why a process has no layout although it was wanted, as the end of a sentence.
+
+    forked: whether the process began by fork. The process is that with the most live bytes.
+    """
+    name = os.path.basename(program)
+    who = f"{name} ({pid}), the process with the most live bytes,"
+    if forked:
+        return f"{who} is a child of fork"
+    if any(_record(path) is None for path in folder.glob(f"{pid}.*{SUFFIX}")):
+        return f"{who} ended before the probe had looked at its blocks, or while it did"
+    return (
+        f"the probe could make no file for the blocks of {name} ({pid}): the disk is full, "
+        "the limit of file sizes is too low, or the program has a filter of system calls (seccomp)"
+    )
+
+
 def _damaged(path: Path, why: str) -> CairnError:
     return CairnError(f"{path} is not a readable layout: {why}; profile the program again")
 

@@ -26,6 +26,7 @@ from cairn.errors import CairnError, UsageError, cannot
 from cairn.profile import held_memory, live, lock_records
 from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.early_ends import lived_to_the_end
+from cairn.profile.layout import has_file, why_missing
 from cairn.profile.layout import of as layout_of
 from cairn.profile.old_files import without_unequal_frees
 from cairn.profile.tally import (  # fmt: skip
@@ -260,6 +261,9 @@ def gather(
         lies = layout_of(folder, largest.pid, largest.begin_ns)
     except CairnError as error:
         problem = str(error)
+    absent = None
+    if ((tree is not None and tree.layout) or has_file(folder)) and (lies, problem) == (None, None):
+        absent = why_missing(folder, largest.program, largest.pid, forked=largest.forked)
     programs = {(one.pid, one.begin_ns): one.program for one in found.processes}
     stacks: tuple[StacksFile, ...] = ()
     try:
@@ -272,6 +276,7 @@ def gather(
         clock=clock,
         layout=lies,
         layout_problem=problem,
+        layout_missing=absent,
         stacks=stacks,
         stacks_problem=stacks_problem,
     )
@@ -626,6 +631,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
     else:
         highest = (number[f"live_{name}"] for name in ("noted_bytes", "noted_error", "looks"))
         requested = estimated_peak(tally, moments, number["gap"], *highest)
+    live_least = usable.low if usable is not None else 0
     ended_unix_ns = number["began_unix_ns"] + number["ns_last"] - number["ns_begin"]
     return Process(
         pid=number["process"],
@@ -636,6 +642,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         seen=_SEEN[number["dispatch"]],
         seen_errno=number["dispatch_errno"],
         gap=number["gap"],
+        forked=bool(number["forked"]),
         exact=bool(number["exact"]),
         timer_ns=number["timer_ns"],
         timer_errno=number["timer_errno"],
@@ -657,10 +664,8 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
-        held_bytes=max(
-            held or held_memory.most_bytes(tally, moments), usable.low if usable is not None else 0
-        ),
-        held_counted=held > 0,
+        held_bytes=max(held or held_memory.most_bytes(tally, moments), live_least),
+        held_counted=held >= max(1, live_least),
         shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
         locks=lock_records.counted(samples["locks"], _text(head["program"]), ended_unix_ns),
     )

@@ -488,7 +488,8 @@ class Process(Struct, frozen=True):
     """The most bytes that the allocator had from the kernel at a time."""
     held_counted: bool = False
     """Whether the probe counted `held_bytes` at each system call. Otherwise it is the most at a
-    recorded moment, and more may have been held between two moments."""
+    recorded moment, and more may have been held between two moments. It is also False if fewer
+    bytes were counted than were live, because some system calls were not seen then."""
     shrunk_bytes: int = 0
     """The bytes by which `brk` shrank the heap, or less: see `held_memory.shrunk_bytes`."""
     grown_bytes: int | None = None
@@ -497,6 +498,8 @@ class Process(Struct, frozen=True):
     locks: tuple[LockCount, ...] = ()
     ended_unix_ns: int = 0
     """`end_ns` as nanoseconds since 1970 (Unix time); 0 if it is not known."""
+    forked: bool = False
+    """Whether the process began by fork, so that it has blocks of its parent."""
     asked_bytes: int | None = 0
     """The bytes that its calls requested in its whole life. None if a call failed, because the
     bytes of that call are among them, and their number is not known."""
@@ -648,6 +651,8 @@ class Tree(Struct, frozen=True):
     missing: tuple[Missing, ...] = ()
     clock: KernelClock | None = None
     """The runs with clock samples; None if no clock samples were wanted."""
+    layout: bool = False
+    """Whether the layout of blocks was wanted."""
 
 
 class ProcessProfile(Struct, frozen=True, eq=False):
@@ -680,6 +685,9 @@ class Profile(Struct, frozen=True, eq=False):
     """The layout of blocks in the process with the most live bytes; None if not recorded."""
     layout_problem: str | None = None
     """Why the file of this layout cannot be read, as a sentence; None if there was no problem."""
+    layout_missing: str | None = None
+    """Why there is no layout, as the end of a sentence; None if there is one, or if none was
+    wanted."""
     stacks: tuple[StacksFile, ...] = ()
     """The call stacks of allocations, one file for each process that recorded some."""
     stacks_problem: str | None = None

@@ -215,9 +215,9 @@ def _held(profile: Profile) -> tuple[int | None, bool]:
     The second value says whether it may have held more. It held at least the live blocks.
     """
     largest = profile.largest
-    live = largest.peak_usable.low if largest.peak_usable is not None else 0
     if largest.held_counted:
-        return max(largest.held_bytes, live), largest.held_bytes < live
+        return largest.held_bytes, False
+    live = largest.peak_usable.low if largest.peak_usable is not None else 0
     held = max((one.held_bytes for one in profile.moments if one.held_bytes), default=None)
     return (None if held is None else max(held, live)), True
 

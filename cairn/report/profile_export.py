@@ -18,6 +18,7 @@ from cairn.model import SCHEMA
 from cairn.profile.block_samples import freed, freed_number, has_enough, sampled, usable_per_asked
 from cairn.profile.callers import Stack
 from cairn.profile.cpu_share import cpu_share
+from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.estimates import (
     Line,
     busy_ns,
@@ -96,6 +97,7 @@ def document(
         "wall_ns": profile.wall_ns,
         "window": profile.window,
         "cpu_ns": cpu_ns(profile),
+        **_cpu_limits(profile),
         "cpu_without_probe_ns": busy_ns(profile),
         "cpu_share": _cpu_share(profile),
         "hot_functions": list(hot_functions(profile)),
@@ -195,6 +197,15 @@ def _counts(profile: Profile) -> dict[str, Any]:
         "cut_short": len(cut_short(profile.processes, profile.missing)),
         "programs": len(profile.processes),
         "programs_by_seen": Counter(process.seen for process in profile.processes),
+    }
+
+
+def _cpu_limits(profile: Profile) -> dict[str, int | None]:
+    """Returns the limits of the CPU time, which differ if a process did not end normally."""
+    high, low = cpu_ns(profile), cpu_total_ns(profile).low
+    return {
+        "cpu_low_ns": (low if high is None else min(low, high)) or None,
+        "cpu_high_ns": high,
     }
 
 

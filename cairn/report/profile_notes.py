@@ -87,6 +87,8 @@ def notes(profile: Profile) -> Iterator[str]:
         )
     if profile.layout_problem is not None:
         yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
+    if profile.layout_missing is not None:
+        yield f"▲ where blocks lie is not known, because {printable(profile.layout_missing)}"
     if profile.layout is not None and (told := watched(profile.layout)):
         yield told
     if profile.stacks_problem is not None:

@@ -44,7 +44,8 @@ void own_memory_leave_out(const void *start, size_t bytes)
     add(left_out, COUNT_OF(left_out), &left_out_count, start, bytes);
 }
 
-void *own_memory_map(size_t bytes)
+/* Always inlined, because the program's stack may be small. */
+static inline __attribute__((always_inline)) void *map(size_t bytes)
 {
     void *start = direct_map(bytes);
     if (start != NULL)
@@ -52,9 +53,14 @@ void *own_memory_map(size_t bytes)
     return start;
 }
 
+void *own_memory_map(size_t bytes)
+{
+    return map(bytes);
+}
+
 void *own_memory_map_sparse(size_t bytes)
 {
-    void *start = own_memory_map(bytes);
+    void *start = map(bytes);
     if (start != NULL)
         direct_call3(SYS_madvise, (long)start, (long)bytes, MADV_NOHUGEPAGE);
     return start;

@@ -22,6 +22,7 @@ from support.preloadable_path import carried
 from support.probing import Probed
 
 from cairn import native
+from cairn.profile.block_samples import freed_elsewhere
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import lines as estimate
 from cairn.profile.estimates import remote_share
@@ -495,6 +496,30 @@ def test_examined_frees_are_classified_by_thread(probed: Probed, known: Path) ->
     assert found[TimedPath("free, remote", "large", "parallel")] == 40
     assert TimedPath("free, local", "large", "parallel") not in found
     assert TimedPath("free, remote", "large", "serial") not in found
+
+
+def test_frees_of_many_live_blocks_count_as_often_as_the_others(
+    probed: Probed, known: Path
+) -> None:
+    """Another thread frees half of the blocks, when so many live that one in 8 is watched.
+
+    All timed frees once counted the same, so 11 % were said to come from another thread.
+    """
+    probed(known, "grow", 60_000, CAIRN_PROBE_GAP="1")
+    found = probed.profile
+    small = GROUPS.index("small")
+    copies = [
+        int(found.tally.timed.copies[place])
+        for place, path in enumerate(PATHS)
+        if path.kind == "free, remote" and path.group == "small"
+    ]
+    assert 50_000 < sum(copies) < 70_000
+    assert found.tally.freed_elsewhere[small] == sum(copies)
+    share, elsewhere = remote_share(found), freed_elsewhere(found, small)
+    assert share is not None and elsewhere is not None
+    for one in (share, elsewhere):
+        assert 0.45 < one.interval.low < one.value < one.interval.high < 0.55
+        assert one.interval.high - one.interval.low > 0.01
 
 
 def test_sizes_are_counted_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:

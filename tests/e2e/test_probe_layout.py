@@ -185,7 +185,7 @@ def test_breakpoints_tell_lines_that_two_threads_write_to(
     for _ in range(4):  # on a busy machine, both threads may not run at once
         probed(
             program,
-            *(2, 8, 16, writers, 20_000),
+            *(2, 32, 16, writers, 5_000),
             allocator=library,
             PLACE=place,
             PLACE_SIZE="16",

@@ -73,6 +73,17 @@ def test_a_filter_of_system_calls_may_forbid_to_return_from_a_signal(
         assert (mapped > 0) == (what == "refused")
 
 
+@pytest.mark.parametrize("gap", ["1", "1000000"])
+def test_another_thread_may_install_a_filter_during_an_operation(
+    probed: Probed, compiled: Compiled, paths: Path, gap: str
+) -> None:
+    """After a wait, the probe read the CPU clock or the page faults, which killed the process."""
+    program = compiled("probe_shared_filter.c", "-pthread")
+    for _ in range(3):  # a thread must wait when the filter is installed
+        said = probed(program, 128, allocator=paths, CAIRN_PROBE_GAP=gap)
+        assert said == "went on\n"
+
+
 @pytest.mark.parametrize(
     "what", ["mallinfo", "mallinfo2", "info", "stats", "inspects", "pairs", "reads"]
 )
@@ -181,3 +192,38 @@ def test_a_plugin_may_have_a_cxx_runtime_of_its_own(probed: Probed, tmp_path: Pa
     subprocess.run(["g++", *flags, tmp_path / "plugin.cpp", "-o", plugin], check=True)
     subprocess.run(["gcc", tmp_path / "host.c", "-o", host], check=True)
     assert probed(host, plugin) == "100\n"
+
+
+def test_a_cxx_runtime_that_was_unloaded_is_not_called(probed: Probed, tmp_path: Path) -> None:
+    """A plugin needs a runtime, is closed, and is opened again at another address.
+
+    The runtime was unloaded with the plugin, but the probe remembered its operators.
+    """
+    runtime, plugin, host = (tmp_path / name for name in ("libc++.so.1", "plugin.so", "host"))
+    (tmp_path / "runtime.c").write_text(
+        "#include <stdlib.h>\nvoid *_Znwm(size_t bytes) { return malloc(bytes); }\n"
+        "void _ZdlPv(void *block) { free(block); }\n"
+    )
+    (tmp_path / "plugin.c").write_text(
+        "#include <stddef.h>\nvoid *_Znwm(size_t bytes);\nvoid _ZdlPv(void *block);\n"
+        "int work(void) { _ZdlPv(_Znwm(10)); return 1; }\n"
+    )
+    (tmp_path / "host.c").write_text(
+        "#include <dlfcn.h>\n#include <stdio.h>\n#include <sys/mman.h>\n"
+        "static int once(const char *path) {\n"
+        "    void *plugin = dlopen(path, RTLD_NOW);\n"
+        '    int (*work)(void) = plugin != NULL ? (int (*)(void))dlsym(plugin, "work") : NULL;\n'
+        "    return work != NULL && work() && dlclose(plugin) == 0;\n}\n"
+        "int main(int argc, char **argv) {\n"
+        "    if (argc < 2 || !once(argv[1])) return 2;\n"
+        "    for (int i = 0; i < 64; i++) /* takes the addresses of the unloaded libraries */\n"
+        "        mmap(NULL, 4096 << i % 8, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+        '    return !once(argv[1]) || puts("went on") < 0;\n}\n'
+    )
+    shared = ["gcc", "-shared", "-fPIC"]
+    named = [f"-Wl,-soname,{runtime.name}", "-o", runtime]
+    subprocess.run([*shared, tmp_path / "runtime.c", *named], check=True)
+    linked = [runtime, f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*shared, tmp_path / "plugin.c", *linked, "-o", plugin], check=True)
+    subprocess.run(["gcc", tmp_path / "host.c", "-o", host], check=True)
+    assert probed(host, plugin) == "went on\n"

@@ -96,6 +96,10 @@ def test_the_cpu_time_of_a_killed_process_has_limits_if_other_processes_are_miss
     assert estimates.cpu_ns(found) == 2 * SECOND
     text = flat(found)
     assert "CPU 50.0 ms to 2.00 s" in text
+    # JSON once had only the upper limit.
+    document = json.loads(profile_export.document(found, allocator="system", cairn="1"))
+    limits = [document[name] for name in ("cpu_ns", "cpu_low_ns", "cpu_high_ns")]
+    assert limits == [2 * SECOND, 50 * MS, 2 * SECOND]
     assert "page faults in total 28,680 to 40,000" in text
     assert "known only together with that of the missing processes" in text
     # The process itself executed the program that was not recorded: all time is its own.
@@ -111,7 +115,8 @@ def test_nothing_is_a_share_of_a_cpu_time_that_is_not_known(tmp_path: Path) -> N
     assert estimates.cpu_ns(found) is None and estimates.busy_ns(found) is None
     assert find(found) == ()
     document = json.loads(profile_export.document(found, allocator="system", cairn="1"))
-    assert document["cpu_ns"] is None
+    assert document["cpu_ns"] is document["cpu_high_ns"] is None
+    assert document["cpu_low_ns"] == 50 * MS
     text = flat(found)
     assert "CPU at least 50.0 ms" in text
     assert "page faults in total at least 28,680" in text

@@ -178,7 +178,7 @@ def test_a_process_without_a_recorded_moment_held_at_most_all_that_it_got(tmp_pa
     """So little is known of a process that was killed early."""
     made = busy()
     made.kernel("brk", 4, 1_000, 128 << 10)
-    made.samples["moments"][0]["ns"] = 0
+    made.samples["moments"][0]["ns"] = made.start["held_most"] = 0
     (process,) = gathered(tmp_path, made).processes
     assert process.held_bytes == 10 * MIB + (512 << 10)
     assert process.shrunk_bytes == 0

@@ -14,7 +14,8 @@ from support.probes import Made
 from cairn.errors import CairnError
 from cairn.profile import layout
 from cairn.profile.layout import Figure
-from cairn.profile.reader import gather
+from cairn.profile.reader import gather, write_tree
+from cairn.profile.tally import Tree
 from cairn.report import profile_notes
 from cairn.report.layout_table import layout_table, rows
 
@@ -129,6 +130,37 @@ def test_a_damaged_file_costs_its_table_alone(tmp_path: Path) -> None:
     assert found.layout is None
     (note,) = [note for note in profile_notes.notes(found) if "blocks lie" in note]
     assert note.startswith("▲ where blocks lie is not shown: ") and "it is cut off" in note
+
+
+def absence(folder: Path) -> list[str]:
+    return [note for note in profile_notes.notes(gather(folder)) if "blocks lie" in note]
+
+
+def test_a_layout_that_is_missing_has_its_reason(tmp_path: Path) -> None:
+    """It was once left out without a word."""
+    largest = Made(head={"forked": 1})
+    largest.moments((1, 1 << 20, 1 << 20, 1 << 20))
+    path = tmp_path / f"{PID}.1.layout"
+    Made().write(tmp_path)
+    assert absence(tmp_path) == []
+    path.write_bytes(made(writing=3).tobytes())
+    why = "▲ where blocks lie is not known, because prog (100), the process with the most live bytes, "
+    assert absence(tmp_path) == [
+        f"{why}ended before the probe had looked at its blocks, or while it did"
+    ]
+    path.rename(tmp_path / "7.1.layout")
+    (note,) = absence(tmp_path)
+    assert note.endswith(
+        "because the probe could make no file for the blocks of prog (100): the disk is full, the "
+        "limit of file sizes is too low, or the program has a filter of system calls (seccomp)"
+    )
+    largest.write(tmp_path)
+    assert absence(tmp_path) == [f"{why}is a child of fork"]
+    (tmp_path / "7.1.layout").unlink()
+    tree = Tree(("prog",), "system", 1, 1, 0, 0, 0, 0, 0, {}, user_mode_only=False)
+    assert absence(tmp_path) == []
+    write_tree(tmp_path, replace(tree, layout=True))
+    assert absence(tmp_path) == [f"{why}is a child of fork"]
 
 
 @pytest.mark.parametrize("tracked", [5, 8, 16, 40])

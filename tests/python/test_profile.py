@@ -246,7 +246,7 @@ def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
 
 def test_frees_for_unequal_numbers_of_blocks_are_not_known_in_an_old_file(tmp_path: Path) -> None:
     """The 110 remote frees stand for 8 times as many blocks as the others."""
-    made = busy(head=OLD)
+    made = busy(head=OLD | {"threads_most": 2})
     made.samples["freed"][0] = (64 * (1_170 + 8 * 110), 0, 10)
     made.write(tmp_path)
     found = reader.gather(tmp_path)

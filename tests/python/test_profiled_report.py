@@ -377,6 +377,22 @@ def test_memory_of_a_process_that_was_cut_short_is_a_lower_bound(tmp_path: Path)
     assert "the resident set reached at least 30.0 MiB." in text
 
 
+def test_the_most_memory_that_was_held_may_lie_between_two_moments(tmp_path: Path) -> None:
+    """A program that allocates 300 MiB, computes and frees them has few moments.
+
+    "held up to 200 MiB" was once reported beside 300 MiB of live blocks.
+    """
+    made = busy()
+    made.live(300 << 20, 8 << 10, (300 << 20, 300 << 20, 0))
+    made.start["held_most"] = 301 << 20
+    text = " ".join(shown(tmp_path, made).split())
+    assert "the allocator held up to 301 MiB from the kernel" in text
+    old = {"version": reader.BEFORE, "head_bytes": 4120}
+    made.head = old
+    text = " ".join(shown(tmp_path, made).split())
+    assert "the allocator held at least 300 MiB from the kernel" in text
+
+
 def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
     short, full = (shown(tmp_path, busy(), full=full) for full in (False, True))
     for words in ("reused, small, serial", "half lived", "over time  "):
@@ -676,6 +692,8 @@ def test_json_and_csv_are_written_to_the_given_files(called: Called, tmp_path: P
         ["--gap", "0", "--", "p"],
         ["--read", "/nowhere"],
         ["--delay", "1s", "--signal", "USR1", "--", "p"],
+        ["--delay", "1s", "--layout", "sampled", "--", "p"],
+        ["--duration", "1s", "--layout", "exact", "--", "p"],
         ["--signal", "TERM", "--", "p"],
         ["--overhead", "--keep", "x", "--", "p"],
         ["--overhead", "--duration", "1s", "--", "p"],

@@ -157,6 +157,20 @@ def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
     assert process.held_bytes == 4 << 20
 
 
+def test_the_most_held_memory_is_known_if_it_grew_in_the_window(tmp_path: Path) -> None:
+    made = running()
+    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (2_000_000_000, 3 << 20, 4 << 20, 5 << 20))
+    made.start["held_most"] = 6 << 20
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    assert (process.held_bytes, process.held_counted) == (4 << 20, False)
+    made.start["held_most"] = 7 << 20
+    made.write(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    assert (process.held_bytes, process.held_counted) == (7 << 20, True)
+
+
 @pytest.mark.parametrize(("before", "within", "grown"), [(64, 64, 0), (64, 80, 16), (0, 80, 80)])
 def test_the_growth_of_the_resident_set_is_that_of_the_window(
     tmp_path: Path, before: int, within: int, grown: int

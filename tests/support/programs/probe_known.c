@@ -10,6 +10,8 @@
  *     mask      blocks every signal in every way, then allocates
  *     forks N   forks N children that allocate and end; the last one ends by _exit(7)
  *     hand N K  allocates N blocks, of which another thread frees the last K
+ *     grow N    allocates and frees N blocks one after another, and then allocates N blocks, which
+ *               another thread frees
  *     refused N makes N mallocs, 2 N callocs and 3 N reallocs of more memory than there is, and N
  *               reallocs that free their block
  *     trim      frees its blocks, and returns their memory by malloc_trim
@@ -192,6 +194,30 @@ static void hand(size_t count, size_t away_count)
     do_free(handed);
 }
 
+static void *free_when_all_are_here(void *unused)
+{
+    pthread_barrier_wait(&all_here);
+    return free_all_but_own(unused);
+}
+
+static void grow(size_t count)
+{
+    pthread_t thread;
+    do_free(do_malloc(40)); /* the probe counts threads from now on */
+    pthread_barrier_init(&all_here, NULL, 2);
+    if (pthread_create(&thread, NULL, free_when_all_are_here, NULL) != 0)
+        exit(2);
+    for (size_t i = 0; i < count; i++)
+        do_free(do_malloc(40));
+    handed = do_malloc(count * sizeof *handed);
+    handed_count = count;
+    for (size_t i = 0; i < count; i++)
+        handed[i] = do_malloc(40);
+    pthread_barrier_wait(&all_here);
+    pthread_join(thread, NULL);
+    do_free(handed);
+}
+
 static void refused(size_t count)
 {
     static volatile size_t too_much = PTRDIFF_MAX / 4;
@@ -237,6 +263,8 @@ int main(int argc, char **argv)
         forks(atoi(argv[2]));
     } else if (strcmp(what, "hand") == 0) {
         hand((size_t)atoi(argv[2]), (size_t)atoi(argv[3]));
+    } else if (strcmp(what, "grow") == 0) {
+        grow((size_t)atoi(argv[2]));
     } else if (strcmp(what, "refused") == 0) {
         refused((size_t)atoi(argv[2]));
     } else if (strcmp(what, "trim") == 0) {
