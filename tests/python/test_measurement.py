@@ -33,7 +33,7 @@ class Clock:
 
 
 class Told(Quiet):
-    """An observer that keeps what it is told."""
+    """An observer that records each message of the measurement."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
