@@ -40,9 +40,9 @@ void broken_by_misuse(const char *what, const void *pointer, const char *where, 
         text_add(&text, "; cairn run --hardened finds where");
     } else if (hardening_caller != NULL) {
         text_add(&text, ", called from ");
-        /* To name the function waits for the loader's lock. A thread with that lock may wait for a
-         * lock of this thread. */
-        if (lock_is_held())
+        /* Naming the function takes the loader's lock. Another thread may hold that lock and wait
+         * for a lock of this thread. So a thread that holds a lock prints only the address. */
+        if (lock_is_held() || lock_is_forking())
             text_add_hex(&text, (uintptr_t)hardening_caller);
         else
             code_address_add(&text, hardening_caller);

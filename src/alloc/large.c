@@ -101,7 +101,8 @@ static void count_not_moved(struct slab *slab)
     slab->moved = false;
 }
 
-/* The kernel has unmapped these slices, or may have. They count as used forever. */
+/* The kernel has unmapped these slices, or may have unmapped a part of them. They count as used
+ * forever. */
 static void lose(size_t index, size_t slices)
 {
     for (size_t i = 0; i < slices; i++)
@@ -124,8 +125,8 @@ void *large_move(struct slab *slab, size_t size)
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
         if (moved == OS_NOT_MOVED_TO_LOST)
             lose(to, want);
-        else if (to != 0)
-            page_heap_free_clean(to, want, true);
+        if (to != 0)
+            page_heap_end_move(have, to, moved == OS_NOT_MOVED ? want : 0);
         return NULL;
     }
     if (UNLIKELY(site_is_counted()))
@@ -133,26 +134,30 @@ void *large_move(struct slab *slab, size_t size)
     count_not_moved(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    if (moved == OS_MOVED)
-        page_heap_free_clean(from, have, true);
-    else
+    if (moved == OS_MOVED_FROM_LOST)
         lose(from, have);
+    page_heap_end_move(have, from, moved == OS_MOVED ? have : 0);
     slab_at(to)->moved = true;
     return make_block(to, want);
 }
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
 
-/* Gives slices back. The slices of a moved block are first mapped anew, so that they become part of
- * the mapping around them. `emptied` says that no page is resident. */
+/* Gives slices back. The slices of a moved block are first renewed (os_renew()), so that they become
+ * part of the mapping around them. The kernel refuses that for locked memory, for example. The
+ * slices then stay idle if all of them are still mapped, and are lost otherwise. `emptied` says
+ * that no page of them is resident. */
 static void release(bool moved, bool emptied, size_t index, size_t slices)
 {
-    if (moved && !os_renew(region_address(index), slices << SLICE_SHIFT))
-        lose(index, slices);
-    else if (emptied || moved)
-        page_heap_free_clean(index, slices, moved);
-    else
+    size_t resident;
+    void *start = region_address(index);
+    bool renewed = moved && os_renew(start, slices << SLICE_SHIFT);
+    if (renewed || (emptied && !moved))
+        page_heap_free_clean(index, slices, renewed);
+    else if (!moved || (may_move() && os_count_resident(start, slices << SLICE_SHIFT, &resident)))
         purge_free(index, slices);
+    else
+        lose(index, slices);
 }
 
 void large_free(struct slab *slab)

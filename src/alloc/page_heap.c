@@ -22,9 +22,10 @@ enum {
 
 static struct lock lock;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
-static bool lazy;           /* a purge only offers memory to the kernel: os_offer() */
-static size_t idle_least;   /* lowest idle_slices since the epoch began */
-static size_t fresh_slices; /* slices ever handed out that were not dirty */
+static bool lazy;            /* a purge only offers memory to the kernel: os_offer() */
+static size_t idle_least;    /* lowest idle_slices since the epoch began */
+static size_t moving_slices; /* marked as used, but their pages move to a run that counts */
+static size_t fresh_slices;  /* slices ever handed out that were not dirty */
 
 /* --- marking slices as used ------------------------------------------------------------------- */
 
@@ -423,7 +424,7 @@ static void keep_limit(void)
 }
 
 /* Hands out a run for page_heap_allocate(). The pages of `leaving` used slices will be moved to it,
- * so these slices count towards neither the limit nor the peak. */
+ * so these slices no longer count as used if a run is handed out. */
 static size_t hand_out(size_t slices, size_t room, size_t leaving, bool *zero)
 {
     size_t index = 0;
@@ -434,7 +435,10 @@ static size_t hand_out(size_t slices, size_t room, size_t leaving, bool *zero)
             index = allocate(slices, 0, zero);
         keep_limit();
     }
-    statistics.used_slices += leaving;
+    if (index == 0)
+        statistics.used_slices += leaving;
+    else
+        moving_slices += leaving;
     return index;
 }
 
@@ -525,31 +529,29 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return index;
 }
 
-static struct page_heap_level level_now(void)
+static struct page_heap_level level(bool ends_epoch)
 {
-    return (struct page_heap_level){
+    lock_take(&lock);
+    struct page_heap_level now = {
         .use = {statistics.used_slices, statistics.idle_slices},
         .idle_least = idle_least,
         .fresh = fresh_slices,
         .is_lazy = lazy,
     };
+    if (ends_epoch)
+        idle_least = statistics.idle_slices;
+    lock_drop(&lock);
+    return now;
 }
 
 struct page_heap_level page_heap_level(void)
 {
-    lock_take(&lock);
-    struct page_heap_level level = level_now();
-    lock_drop(&lock);
-    return level;
+    return level(false);
 }
 
 struct page_heap_level page_heap_epoch(void)
 {
-    lock_take(&lock);
-    struct page_heap_level level = level_now();
-    idle_least = statistics.idle_slices;
-    lock_drop(&lock);
-    return level;
+    return level(true);
 }
 
 struct page_heap_use page_heap_free(size_t index, size_t slices)
@@ -563,17 +565,34 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     return use;
 }
 
-void page_heap_free_clean(size_t index, size_t slices, bool renewed)
+/* page_heap_end_move(), or page_heap_free_clean() if no slices were moved. */
+static void free_clean(size_t moved_slices, size_t index, size_t slices, bool renewed)
 {
     lock_take(&lock);
-    size_t last = (index + slices - 1) / CHUNK_SLICES;
-    for (size_t number = index / CHUNK_SLICES; renewed && number <= last; number++)
+    statistics.used_slices += moved_slices;
+    moving_slices -= moved_slices;
+    size_t end = (index + slices + CHUNK_SLICES - 1) / CHUNK_SLICES;
+    for (size_t number = index / CHUNK_SLICES; renewed && number < end; number++)
         chunk_of(number)->huge = chunk_of(number)->small = false;
     if (renewed)
         huge_page_unasked_grown(index, slices);
-    release(index, slices);
-    clean(index, slices);
+    if (slices > 0) {
+        release(index, slices);
+        clean(index, slices);
+    }
+    if (statistics.used_slices > statistics.used_most)
+        statistics.used_most = statistics.used_slices;
     lock_drop(&lock);
+}
+
+void page_heap_free_clean(size_t index, size_t slices, bool renewed)
+{
+    free_clean(0, index, slices, renewed);
+}
+
+void page_heap_end_move(size_t moved_slices, size_t index, size_t slices)
+{
+    free_clean(moved_slices, index, slices, slices > 0);
 }
 
 size_t page_heap_begin_move(size_t index, size_t slices, size_t to_slices)
@@ -651,36 +670,33 @@ static bool purge_huge(size_t number)
     return true;
 }
 
-/* Gives back all idle slices of a chunk, run by run. If the chunk has a huge page, its slices that
- * are free and not dirty are resident, too. The same holds for the slices of an OS page that has
- * several. Returns false if the machine refuses. */
+/* Gives back all idle slices of a chunk, run by run. A free slice that is not dirty may be resident
+ * in two cases: the chunk has a huge page, or an OS page holds several slices. Returns false if the
+ * machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
-    if (chunk->used_count == 0 && chunk->huge && bitmap_load(&chunk->dirty) != 0)
+    bitmap_wide dirty = bitmap_load(&chunk->dirty);
+    if (chunk->used_count == 0 && chunk->huge && dirty != 0)
         return purge_huge(number);
-    bool beyond_dirty = chunk->huge || os_page_bytes() > SLICE_BYTES;
-    bitmap_wide resident = beyond_dirty ? ~(bitmap_wide)0 : bitmap_load(&chunk->dirty);
+    bitmap_wide resident = chunk->huge ? ~(bitmap_wide)0 : ~chunk_whole_pages(~dirty);
     bitmap_wide idle = chunk_whole_pages(resident & ~bitmap_load(&chunk->used));
-    if ((idle & bitmap_load(&chunk->dirty)) == 0)
+    if ((idle & dirty) == 0)
         return true;
-    bool done = true;
     while (idle != 0) {
         unsigned first = bitmap_lowest(idle);
         bitmap_wide behind = ~(idle >> first);
         unsigned count = behind == 0 ? BITMAP_BITS : bitmap_lowest(behind);
-        if (count > BITMAP_BITS - first)
-            count = BITMAP_BITS - first;
         bitmap_wide run = bitmap_run(first, count);
-        done = give_back(number * CHUNK_SLICES + first, count);
-        if (!done)
+        if (!give_back(number * CHUNK_SLICES + first, count))
             break;
-        statistics.idle_slices -= bitmap_count(bitmap_load(&chunk->dirty) & run);
-        bitmap_store(&chunk->dirty, bitmap_load(&chunk->dirty) & ~run);
+        statistics.idle_slices -= bitmap_count(dirty & run);
+        dirty &= ~run;
+        bitmap_store(&chunk->dirty, dirty);
         idle &= ~run;
     }
     forget(chunk);
-    return done;
+    return idle == 0;
 }
 
 /* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses to take, for
@@ -766,8 +782,7 @@ void page_heap_check(void)
     region_check();
     size_t used = 0;
     size_t idle = 0;
-    /* Number of slices that are marked as used but never handed out: 1 (slice 0) if the first chunk
-     * was mapped, else 0. */
+    /* If chunk 0 is mapped, its first slice is marked as used, but is never handed out. */
     size_t never = chunk_end() > 0 && chunk_of(0)->used_count > 0;
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);
@@ -778,7 +793,7 @@ void page_heap_check(void)
         chunk_check(number);
     }
     free_map_check();
-    CHECK_THAT(used == statistics.used_slices + never);
+    CHECK_THAT(used == statistics.used_slices + moving_slices + never);
     CHECK_THAT(idle == statistics.idle_slices);
     lock_drop(&lock);
 }

@@ -64,15 +64,23 @@ struct page_heap_level page_heap_epoch(void);
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
 /* Like page_heap_free(), for slices that read as zero and are not resident. `renewed` says that
- * they are a new mapping: earlier requests for huge or small pages in their chunks no longer
- * count. */
+ * os_renew() succeeded for them. They are then usually a new mapping, so earlier requests for huge
+ * or small pages in their chunks are forgotten. If os_renew() only cleared the range, the kernel
+ * still has these requests. */
 void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
-/* Like page_heap_allocate() with as much room, for a run of `to_slices` slices to which the caller
- * moves the pages of another run. Neither page_heap_limit() nor the peak of used memory counts
- * these pages twice. If the longer run may get huge pages (huge_page_unasked.h), gives the pages
- * this advice now, because they keep their advice when they move. */
+/* Hands out a run of `to_slices` slices, like page_heap_allocate() with `to_slices` slices of room.
+ * The caller will move the pages of the run of `slices` slices at `index` to the new run, and then
+ * call page_heap_end_move(). Until then, these pages count once in the amount of used memory, its
+ * peak and page_heap_limit(). If the new run may get huge pages (huge_page_unasked.h), the old run
+ * gets this advice now, because pages keep their advice when they move. Returns 0 if
+ * page_heap_allocate() would; the move has then not begun. */
 size_t page_heap_begin_move(size_t index, size_t slices, size_t to_slices);
+
+/* Ends a move of `moved_slices` slices, and takes back the run that the pages have left, or that
+ * they have not come to: `slices` slices from `index` on, which os_renew() has renewed. If the
+ * kernel has unmapped the run, `slices` is 0, and the run counts as used forever. */
+void page_heap_end_move(size_t moved_slices, size_t index, size_t slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not
  * all free, or if page_heap_limit() forbids it. `*zero` is set to whether the added slices read as

@@ -67,6 +67,17 @@ static bool is_too_much(struct page_heap_use use)
     return use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed);
 }
 
+/* Raises a number to at least `least`. Other threads may raise it, too. Returns its value before. */
+static size_t raise_to_least(_Atomic size_t *number, size_t least)
+{
+    size_t before = atomic_load_explicit(number, memory_order_relaxed);
+    while (before < least &&
+           !atomic_compare_exchange_weak_explicit(number, &before, least, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+    return before;
+}
+
 /* Gives back memory because too much is idle. Does nothing if another thread has done so
  * meanwhile. */
 static void purge_at_once(void)
@@ -74,8 +85,8 @@ static void purge_at_once(void)
     struct page_heap_level level = page_heap_level();
     if (!is_too_much(level.use))
         return;
-    size_t before = atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
-    /* If `before` is higher, another thread purged after this one had taken its level. */
+    /* `before` is higher if another thread came here after this one had read its level. */
+    size_t before = raise_to_least(&fresh_before, level.fresh);
     size_t came = level.fresh > before ? level.fresh - before : 0;
     bool in_vain = was_in_vain(&level, came);
     if (came != 0) /* if not, the program still shrinks, and `went` adds up */

@@ -76,8 +76,8 @@ enum os_lengthened {
 enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
 
 /* Replaces a range by a new mapping that reads as zero. So mappings that os_move() has split become
- * one again. If the kernel refuses that, only clears the range. Returns false if the kernel refuses
- * both. A part of the range may then not be mapped any more. */
+ * one again. If the kernel refuses a new mapping, the function clears the existing one instead.
+ * Returns false if the kernel refuses both. Parts of the range may then be unmapped. */
 bool os_renew(void *start, size_t bytes);
 
 /* Makes a range a guard: each access to it is a segmentation fault, and its memory is given back

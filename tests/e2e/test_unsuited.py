@@ -81,7 +81,7 @@ def test_a_short_program_gets_a_warning_or_is_run_in_batches(
     cairn, forward: Path, churn: Path
 ) -> None:
     pair = (*PAIR, f"x={forward}")
-    alone = cairn("compare", "-r", 2, *pair, "--json", "--", churn, 1)
+    alone = cairn("compare", "-r", 6, *pair, "--json", "--", churn, 1)
     assert alone.code == 0, alone.err
     assert "A run takes less than" in alone.err and "--repeat auto" in alone.err
     assert alone.json["comparisons"][0]["unsuited"][0].startswith("A run takes less than")

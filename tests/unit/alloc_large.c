@@ -212,8 +212,9 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     page_heap_check();
 }
 
-/* Linux before 6.12 unmaps memory before it finds that it has none for the new mapping. */
-TEST(memory_of_a_moved_block_that_was_unmapped_is_not_handed_out_again)
+/* Frees a moved block of 4 MiB while the kernel refuses to renew its memory. `expected` of its
+ * slices must be lost. */
+static void check_refused_renewal(size_t expected)
 {
     struct block *block = alloc_realloc(alloc_malloc(64 * MIB), 2 * MIB); /* in one mapping */
     REQUIRE(block != NULL);
@@ -227,12 +228,37 @@ TEST(memory_of_a_moved_block_that_was_unmapped_is_not_handed_out_again)
     fake_os.refuse_call = fake_os.call_count + 1;
     heap_collect(thread_own_heap()); /* if the heap keeps the block's run, gives it back */
     fake_os.refuse_call = 0;
-    CHECK(page_heap_statistics().used_slices == used);
     size_t lost = 0;
     for (size_t i = 0; i < slices; i++)
         lost += slab_at(index + i)->kind == RUN_LOST;
-    CHECK(lost == slices);
+    CHECK(slices == 4 * MIB / SLICE_BYTES && lost == expected);
+    CHECK(page_heap_statistics().used_slices == used - slices + lost);
     page_heap_check();
+}
+
+/* Linux before 6.12 unmaps memory before it finds that it has none for the new mapping. */
+TEST(memory_of_a_moved_block_that_was_unmapped_is_not_handed_out_again)
+{
+    fake_os.losing = true;
+    check_refused_renewal(4 * MIB / SLICE_BYTES);
+    fake_os.losing = false;
+}
+
+/* The kernel refuses a new mapping of locked memory at its limit, and leaves the memory mapped. */
+TEST(memory_of_a_moved_block_that_stays_mapped_is_reused)
+{
+    check_refused_renewal(0);
+}
+
+static bool others_got_memory;
+
+static void allocate_while_moving(void)
+{
+    bool zero;
+    size_t run = page_heap_allocate(2, 0, &zero);
+    others_got_memory = run != 0;
+    if (run != 0)
+        page_heap_free(run, 2);
 }
 
 /* The pages of a moved block exist once, so they do not count twice. */
@@ -245,9 +271,14 @@ TEST(at_the_limit_a_block_moves_if_there_is_room_for_what_it_grows_by)
     page_heap_limit((now.used_slices << SLICE_SHIFT) + 2 * MIB);
     struct slab *slab = slab_of((struct block *)block);
     CHECK(large_move(slab, 803 * MIB) == NULL);
+    CHECK(page_heap_statistics().used_slices == now.used_slices);
+    fake_os.while_moving = allocate_while_moving;
     unsigned char *moved = large_move(slab, 801 * MIB);
+    fake_os.while_moving = NULL;
     page_heap_limit(0);
-    REQUIRE(moved != NULL && moved != block);
+    REQUIRE(moved != NULL);
+    CHECK(others_got_memory);
+    CHECK(page_heap_statistics().used_slices == now.used_slices + MIB / SLICE_BYTES);
     CHECK(moved[0] == 7 && moved[800 * MIB - 1] == 7);
     CHECK(page_heap_statistics().used_most < now.used_most + 2 * MIB / SLICE_BYTES);
     alloc_free(moved);

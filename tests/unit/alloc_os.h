@@ -77,9 +77,10 @@ static struct {
     uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
     /* Number of calls of os_lengthen() that unmapped the memory behind the block. */
     unsigned behind_lost;
-    /* A refused move or lengthening may unmap memory, as it may in Linux. */
+    /* A refused move, lengthening or renewal may unmap memory, as it may in Linux. */
     bool losing;
-    bool refuses_moves; /* refuses os_move() and os_lengthen() */
+    bool refuses_moves;         /* refuses os_move() and os_lengthen() */
+    void (*while_moving)(void); /* called by os_move(); may be NULL */
     bool trapping;
     /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
     uint64_t huge_touch_ticks;
@@ -207,6 +208,8 @@ enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     fake_expect_ours(from, from_bytes);
     fake_expect_ours(to, to_bytes);
+    if (fake_os.while_moving != NULL)
+        fake_os.while_moving();
     if (!fake_refuses() && !fake_os.refuses_moves)
         return real_move(from, from_bytes, to, to_bytes);
     switch (fake_os.losing ? fake_os.refused_count % 3 : 0) {
@@ -244,7 +247,11 @@ enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
 bool os_renew(void *start, size_t bytes)
 {
     fake_expect_ours(start, bytes);
-    return !fake_refuses() && real_renew(start, bytes);
+    if (!fake_refuses())
+        return real_renew(start, bytes);
+    if (fake_os.losing)
+        real_unmap(start, bytes);
+    return false;
 }
 
 bool os_want_huge_pages(void *start, size_t bytes)
@@ -276,8 +283,9 @@ bool os_count_resident(void *start, size_t bytes, size_t *pages)
 {
     fake_expect_ours(start, bytes);
     size_t all = bytes / os_page_bytes();
+    bool mapped = real_count_resident(start, bytes, pages);
     *pages = fake_os.resident_of_512 == 0 ? all : all * fake_os.resident_of_512 / 512;
-    return !fake_refuses() && !fake_os.refuses_counts;
+    return !fake_refuses() && !fake_os.refuses_counts && mapped;
 }
 
 /* Stands for the kernel's collapse of 2 MiB into a huge page. Copies nothing. */

@@ -595,13 +595,18 @@ TEST(a_free_os_page_of_several_slices_is_given_back_if_one_of_them_is_clean)
     page_heap_purge(0);
     size_t before = page_heap_statistics().idle_slices;
     for (unsigned i = 0; i < COUNT; i++)
-        starts[i] = page_heap_allocate_aligned(3, PAGE, &zero);
-    for (unsigned i = 0; i < COUNT; i++) {
-        REQUIRE(starts[i] != 0);
+        REQUIRE((starts[i] = page_heap_allocate_aligned(3, PAGE, &zero)) != 0 && zero);
+    for (unsigned i = 0; i < COUNT; i++)
         page_heap_free(starts[i], 3);
-    }
     page_heap_purge(0);
     CHECK(page_heap_statistics().idle_slices <= before);
+
+    /* Pages without a dirty slice are not resident, so they are not given back. */
+    size_t page = page_heap_allocate_aligned(PAGE / SLICE_BYTES, PAGE, &zero);
+    REQUIRE(page != 0);
+    chunk_of(page / CHUNK_SLICES)->huge = false;
+    page_heap_free(page, PAGE / SLICE_BYTES);
+    CHECK(page_heap_purge(0) == PAGE);
     fake_os.page_bytes = 0;
     page_heap_check();
 }
