@@ -30,7 +30,8 @@ class AtomicSamples(Struct, frozen=True):
     atomic: int
     """Samples at instructions that change memory atomically."""
     pauses: int
-    """Samples at instructions `pause`, as the loops of spin locks have them."""
+    """Samples at instructions `pause`, as the loops of spin locks have them, and samples in loops
+    that only wait until another thread changes a word."""
 
 
 class CpuSamples(Struct, frozen=True):
@@ -65,3 +66,9 @@ class CpuSamples(Struct, frozen=True):
     atomics: tuple[AtomicSamples, ...] = ()
     """Samples of `own` at atomic instructions and pauses in the allocator's own files, by function,
     in descending order. Empty also for a run of an earlier version."""
+
+    @property
+    def placed(self) -> int:
+        """The samples of all places, without those in `unknown`."""
+        kernel = self.calls + self.faults + (self.interrupts or 0) + self.others
+        return self.own + kernel + self.program

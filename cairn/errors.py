@@ -26,6 +26,10 @@ class UsageError(CairnError):
     exit_code = 2
 
 
+class BudgetTooShort(UsageError):
+    """The time budget ends before the first round is complete."""
+
+
 class ProgramFailed(CairnError):
     """The program fails or runs too long under the baseline, so nothing can be compared."""
 

@@ -37,6 +37,8 @@ NOT_SEEN = "not seen"
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
 """Two reasons why measuring ended. With them, fewer rounds were run than the user asked for."""
+NOT_MEASURED = "not measured: "
+"""Part of the reason why measuring on several machines ended, if it gave up rounds."""
 UNSUITED = "cannot be compared"  # why no round of a program was run, although it did not fail
 
 
@@ -398,21 +400,9 @@ OPERATION_P99 = Metric("operation_p99", "P99", "ns")
 OPERATION_FAULTS = Metric("operation_faults", "faults per operation", "ratio")
 
 BUILT_IN = (
-    WALL,
-    CPU_TIME,
-    USER,
-    SYSTEM,
-    CPU,
-    PEAK,
-    PEAK_LESS_LAZY,
-    LAZY,
-    MEAN_MEMORY,
-    IDLE_MEMORY,
-    GROWTH,
-    LARGEST,
-    FAULTS,
-    SWITCHES,
-)
+    WALL, CPU_TIME, USER, SYSTEM, CPU, PEAK, PEAK_LESS_LAZY, LAZY, MEAN_MEMORY, IDLE_MEMORY,
+    GROWTH, LARGEST, FAULTS, SWITCHES,
+)  # fmt: skip
 
 
 def value(sample: Sample, key: str) -> float | None:
@@ -726,6 +716,12 @@ class Run(Struct, frozen=True):
     aim: Aim = EVERY_AIM
     gate: Gate | None = None
     """The bounds of 'cairn check', which decide when measuring stops."""
+    made_by: str | None = None
+    """The command that measures the run and continues it with --resume, such as "cairn compare".
+
+    It is "cairn check --make-base" for a run that no command continues. None for a run of an
+    earlier version.
+    """
 
     @property
     def competing(self) -> tuple[Contender, ...]:

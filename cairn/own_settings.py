@@ -23,4 +23,4 @@ class OwnSettings(Struct, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
     """Variables for the program, as (name, value)."""
     written: tuple[str, ...] = ()
-    """Files that the program writes. With `verify_output`, their content is compared, too."""
+    """Files that the program has to write. Their content is compared."""

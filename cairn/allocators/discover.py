@@ -55,7 +55,7 @@ ADDED = "added"
 RECORD_SCHEMA = 1
 
 
-UNREAD = "its record there cannot be read, or other users may write it"
+UNREAD = "its record there cannot be read, or other users have permission to change it"
 """Why a library that was just put into the cache is not found there."""
 
 

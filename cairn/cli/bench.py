@@ -139,22 +139,27 @@ def bench(
             chosen = _split(specs) or benching.contenders(
                 choice.size, lambda text: say(console, "note", text)
             )
+            # A plan compiles nothing, so it knows only the names of the ill allocators.
+            ill = benching.ill_names(choice) if plan else ()
             if not plan:
                 chosen += benching.ill_contenders(
                     choice, lambda text: say(console, "prepare", text)
                 )
-            count = None if instructions else len(preflight.named(chosen))
-            rule = benching.rule(choice, runs, count)
+            competing = preflight.named(chosen, ill)
+            rule = benching.rule(choice, runs, None if instructions else len(competing))
             if plan:
-                _plan(choice, chosen, rule, instructions, lambda text: say(console, "note", text))
+                _plan(
+                    choice, competing, rule, instructions, lambda text: say(console, "note", text)
+                )
                 continue
             settings = benching.settings(
                 choice, lambda text: say(console, "prepare", text), instructions=instructions
             )
             settings = replace(settings, counters=counters)
             run = making.new_run(
-                console, settings, chosen, None, rule, seed, choice.experiment.name
-            )
+                console, settings, chosen, None, rule, seed, choice.experiment.name,
+                made_by="cairn bench",
+            )  # fmt: skip
             folder = store.Folder.create(where, run := replace(run, quick=quick))
             if place:
                 click.echo()
@@ -215,27 +220,25 @@ def _plan(
 ) -> None:
     """Prints what would run and how long it would take.
 
-    Fails with the same errors as the run itself.
+    contenders: their names. Fails with the same errors as the run itself.
     """
     from cairn.bench import real_programs
     from cairn.bench import run_settings as benching
-    from cairn.run import preflight
 
-    named = (*preflight.named(contenders), *benching.ill_names(choice))
     if not instructions and choice.variants:
         choice = choice.of(benching.fitting(choice.variants, note))
-    seconds = choice.expected_s(len(named), rule, instructions=instructions)
+    seconds = choice.expected_s(len(contenders), rule, instructions=instructions)
     names = [variant.name for variant in choice.variants]
     if choice.experiment.programs:
         names += [one.name for one in real_programs.installed(note)]
-    count = len(named)
+    count = len(contenders)
     title = (
         "instructions per operation, counted by valgrind"
         if instructions
         else choice.experiment.title
     )
     click.echo(
-        f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, named))})"
+        f"{title}: {count} contender{'s' * (count > 1)} ({', '.join(map(printable, contenders))})"
     )
     if names:
         click.echo(f"{len(names)} workload{'s' * (len(names) > 1)}: {', '.join(names)}")

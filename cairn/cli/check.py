@@ -31,11 +31,13 @@ from cairn.cli.console import (
 )
 from cairn.cli.measurement import (
     CHECK,
+    MAKE_BASE,
     announce,
     carry_out,
     interrupted,
     measured,
     refuse_beside_resume,
+    refuse_other_command,
     resumed,
 )
 from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_options
@@ -43,7 +45,7 @@ from cairn.cli.root_command import cli
 from cairn.compare import gate
 from cairn.compare.gate import MEASURES, GateState
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError, cannot
-from cairn.gate import Gate, GateBound
+from cairn.gate import INSTRUCTIONS, Gate, GateBound
 from cairn.model import ROUNDS_MOST, Run
 from cairn.report.view import Form
 from cairn.run import check_base, store
@@ -276,14 +278,25 @@ def _make(
     console: Console, file: Path, wanted: Gate, command: Sequence[str], specs: Sequence[str],
     where: Path, how: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Makes or replaces a base. Raises CairnError if the file exists and is not a base."""
+    """Makes or replaces a base.
+
+    Raises CairnError if the file exists and is not a base, and if a bound limits instructions but
+    they could not be counted.
+    """
     check_base.refuse_other_file(file)
     run, folder = check_plan.one_build(
-        console, wanted, command, specs, where, how, check_plan.BASE_ROUNDS
+        console, wanted, command, specs, where, how, check_plan.BASE_ROUNDS, MAKE_BASE
     )
     announce(console, run, folder)
     carry_out(console, run, folder, None)
     found = measured(folder)
+    if any(one.measure == INSTRUCTIONS for one in wanted.bounds):
+        for one in found.counts:
+            if one.problem is not None:
+                raise CairnError(
+                    f"no base was made: a bound limits instructions, and {one.contender} "
+                    f"{one.problem}"
+                )
     run = replace(found.run, gate=wanted if wanted.bounds else None)
     base = check_base.of_run(run, found.samples, found.counts, check_base.input_of(folder))
     emit(check_base.write(base), file, True)
@@ -301,16 +314,17 @@ def _new(
     if base is None:
         run, folder = check_plan.two_builds(console, wanted, command, programs, specs, where, how)
         return run, folder, None
-    own = base.run.competing[0].spec
-    specs = specs or (() if own == "system" else (own,))
+    own = base.run.competing[0]
+    # Without -a, the base ran with the allocator that it is linked with, and so does the new build.
+    specs = specs or (() if own.spec == "system" or own.name == "linked" else (own.spec,))
     found = check_plan.side_by_side(base, command, programs)
     if found is not None:
         both, arguments = found
         run, folder = check_plan.two_builds(console, wanted, arguments, both, specs, where, how)
         return run, folder, None
-    check_plan.refuse_stored(base, wanted, trust)
+    check_plan.refuse_stored(base, wanted, trust, command=command)
     rounds = max(sum(one.counts for one in base.samples), 1) if wanted.timed else 0
-    run, folder = check_plan.one_build(console, wanted, command, specs, where, how, rounds)
+    run, folder = check_plan.one_build(console, wanted, command, specs, where, how, rounds, CHECK)
     try:
         check_plan.refuse_settings(base, folder)
         check_plan.refuse_tools(base, wanted, run)
@@ -327,6 +341,7 @@ def _resumed(
     refuse_beside_resume({"bounds", "against", "trust_base", "junit", "summary"})
     found = store.find(where, name)
     kept = found.run()
+    refuse_other_command(kept, name, CHECK)
     if kept.gate is not None and (base is not None or bounds):
         option = "--fail-if" if bounds else "--against"
         raise UsageError(
@@ -339,10 +354,10 @@ def _resumed(
         )
     wanted = kept.gate or check_plan.asked(bounds, base)
     if base is not None:
-        check_plan.refuse_stored(base, wanted, trust)
+        check_plan.refuse_stored(base, wanted, trust, command=check_base.words(kept))
         check_plan.refuse_settings(base, found)
         check_plan.refuse_tools(base, wanted, kept)
-    run, folder = resumed(where, name)
+    run, folder = resumed(where, name, CHECK)
     return run, folder, wanted
 
 

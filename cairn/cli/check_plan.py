@@ -14,7 +14,7 @@ from cairn import units
 from cairn.cli import load as loads
 from cairn.cli import standard_input
 from cairn.cli.console import was_given
-from cairn.cli.measurement import measured, new_run
+from cairn.cli.measurement import CHECK, measured, new_run
 from cairn.cli.program_options import output_file
 from cairn.compare import gate
 from cairn.errors import CairnError, ProgramFailed, UsageError
@@ -93,7 +93,7 @@ def two_builds(
         settings = replace(settings, stdin=chosen.stdin)
         run = new_run(
             console, settings, specs, baseline, _rule(given), given["seed"], stdin=chosen.path,
-            programs=programs,
+            programs=programs, made_by=CHECK,
         )  # fmt: skip
         run = replace(run, gate=wanted)
         return run, store.Folder.create(where, run, chosen.copy)
@@ -101,12 +101,13 @@ def two_builds(
 
 def one_build(
     console: Console, wanted: Gate, command: Sequence[str], specs: Sequence[str], where: Path,
-    given: dict[str, Any], rounds: int,
+    given: dict[str, Any], rounds: int, made_by: str,
 ) -> tuple[Run, store.Folder]:  # fmt: skip
     """Returns a new run of one contender, and its folder.
 
     rounds: the number of rounds if the user does not give it with -r; 0 if only instructions are
     counted. The run has no bounds, since it compares nothing.
+    made_by: see `Run.made_by`.
     """
     from cairn.allocators.contenders import parse_contender
 
@@ -127,7 +128,7 @@ def one_build(
         settings = replace(settings, stdin=chosen.stdin)
         run = new_run(
             console, settings, chosen_specs, parse_contender(chosen_specs[0]).name, rule,
-            given["seed"], stdin=chosen.path,
+            given["seed"], stdin=chosen.path, made_by=made_by,
         )  # fmt: skip
         return run, store.Folder.create(where, run, chosen.copy)
 
@@ -146,7 +147,7 @@ def _settings(command: Sequence[str], wanted: Gate, given: dict[str, Any]) -> Se
     )  # fmt: skip
     measures = {one.measure for one in wanted.bounds}
     if INSTRUCTIONS in measures:
-        loads.refuse_instructions(load)
+        loads.refuse_instructions(load, "a bound on instructions")
     if given["memory"] == "none" and measures & _OF_MEMORY:
         raise UsageError("a bound limits memory, but --memory none does not measure it")
     if "idle-memory" in measures and given["idle"] is None:
@@ -196,8 +197,8 @@ def side_by_side(
     """Returns the base's program and the program of `command`, and the arguments of both.
 
     programs: the base's program at its present place, if the user names it with -p. Returns None if
-    the base's program cannot run again; see `check_base.hindrance`. Raises UsageError if the
-    arguments in `command` differ from those of the base.
+    the base's program cannot run again; see `check_base.hindrance` and `check_base.same_code`.
+    Raises UsageError if the arguments in `command` differ from those of the base.
     """
     if not command:
         raise UsageError("which build? Give its command after '--', as for the base")
@@ -213,22 +214,28 @@ def side_by_side(
         )
     if len(programs) > 1:
         raise UsageError("with --against, -p names the base's program alone; give it once")
+    count = 1
     if programs:
         old = replace(programs[0], name="base") if programs[0].name == "new" else programs[0]
-    elif check_base.hindrance(base) is None:
+        if len(old.words) > 1:  # as in -p 'old=python3 ../old/bench.py' -- python3 bench.py
+            count = builds.words_of_program(command, str(Path.cwd()))
+    elif check_base.hindrance(base) is None and check_base.same_code(base, command) is None:
         word = before[0]
         path = os.path.join(base.run.settings.folder, word) if "/" in word else word
         old = NamedProgram("base", (os.path.normpath(path) if "/" in word else word,))
     else:
         return None
-    return (old, NamedProgram("new", (command[0],))), tuple(command[1:])
+    return (old, NamedProgram("new", tuple(command[:count]))), tuple(command[count:])
 
 
-def refuse_stored(base: Base, wanted: Gate, trust: bool, kept: Run | None = None) -> None:
+def refuse_stored(
+    base: Base, wanted: Gate, trust: bool, kept: Run | None = None, command: Sequence[str] = ()
+) -> None:
     """Raises UsageError if the stored numbers of the base cannot be compared.
 
     kept: the kept run with whose numbers they would be compared. None if the new build is measured
     now.
+    command: the command of the new build, if it is measured now.
     """
     if not wanted.timed:
         return
@@ -241,7 +248,9 @@ def refuse_stored(base: Base, wanted: Gate, trust: bool, kept: Run | None = None
             )
     names = ", ".join(one.measure for one in wanted.timed)
     if not trust:
-        why = check_base.hindrance(base) if kept is None else None
+        why = None
+        if kept is None:
+            why = check_base.hindrance(base) or check_base.same_code(base, command)
         says = f"{names} cannot be compared with stored numbers of another day"
         trusted = "--trust-base compares them nevertheless"
         raise UsageError(f"{why}, and {says}.{again} {trusted}" if why else f"{says}; {trusted}")

@@ -232,8 +232,9 @@ def compare(
         with standard_input.chosen(stdin, where, console, settings.stdout) as given:
             settings = replace(settings, stdin=given.stdin)
             run = new_run(
-                console, settings, specs, baseline, rule, seed, stdin=given.path, programs=programs
-            )
+                console, settings, specs, baseline, rule, seed, stdin=given.path, programs=programs,
+                made_by="cairn compare",
+            )  # fmt: skip
             run = replace(run, aim=aim)
             folder = store.Folder.create(where, run, given.copy)
     conduct(console, run, folder, "cairn compare", output)
@@ -252,8 +253,8 @@ def _of_programs(
 
     Raises UsageError for an option that does not go with -p, and if a program is missing.
 
-    parameters: the names of -L. They may stand in the arguments alone, because the words of a
-    program are the same in all workloads.
+    parameters: the names of -L. They may not stand in the words of -p, because these words are the
+    same in all workloads. They may stand in the arguments and in the load.
     """
     from cairn.compare import sweep
     from cairn.run import program_contenders

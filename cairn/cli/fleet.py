@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ def options_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
             raise UsageError(f"--sbatch {text} is not KEY=VALUE, such as --sbatch account=mine")
         if any(ord(character) < 32 for character in value):
             raise UsageError(f"--sbatch {key} has a line break or another control character")
+        if key == "time" and not re.fullmatch("[1-9][0-9]{0,8}", value):
+            raise UsageError(f"--sbatch time={value} is not a number of minutes, such as time=120")
         found[key.replace("-", "_")] = value
     return tuple(found.items())
 
@@ -158,8 +161,8 @@ def go_on(console: Console, fleet: Fleet, output: Output) -> None:
         )
     if not found:
         raise UsageError(
-            f"no round was measured within {units.duration(fleet.plan.budget_s or 0)}; give more "
-            "time with --budget"
+            f"no round was measured within {units.duration(fleet.plan.budget_s or 0)} after the "
+            "first job had started; begin a new run with a longer --budget"
         )
     failures: list[CairnError] = []
     for one in found:
@@ -193,10 +196,10 @@ def _interrupted(fleet: Fleet, scheduler: Scheduler, watch: FleetWatch) -> Inter
 
 def _show(found: Sequence[StoredRun], output: Output) -> None:
     from cairn.report import matrix_report
-    from cairn.report.run import plan_report
+    from cairn.report.run import fitting, plan_report
 
-    measured = [making.measured(one) for one in found]
-    output.write(matrix_report.rendered(plan_report(measured), output.view))
+    measured, notes = fitting([making.measured(one) for one in found])
+    output.write(matrix_report.rendered(plan_report(measured, notes=notes), output.view))
 
 
 def stored(where: Path, name: str) -> list[StoredRun]:

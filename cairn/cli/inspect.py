@@ -10,7 +10,7 @@ import cairn
 from cairn.cli import options
 from cairn.cli.console import output_of
 from cairn.cli.root_command import cli
-from cairn.errors import UsageError
+from cairn.errors import ProgramFailed, UsageError
 from cairn.report.view import Form
 
 _LONGEST_S = 86400.0
@@ -42,7 +42,8 @@ def inspect(
 
     The report names the allocator, its settings, the memory by kind, and how much of it is live. It
     says what follows from that. Nothing is loaded into the process, and it is never stopped. A
-    number that cannot be read from outside is "not known", with the reason.
+    number that cannot be read from outside is "not known", with the reason. Ctrl-C ends only the
+    watching with --for, and the report follows.
 
     \b
       cairn inspect 1234
@@ -56,13 +57,21 @@ def inspect(
     written, for example because FILE exists; 2 usage, or there is no such process, or it has no
     memory; 3 the process ended meanwhile.
     """
+    from cairn import units
+    from cairn.inspect.growth import EndedWhileWatched
     from cairn.inspect.look import look
     from cairn.report import inspection
 
     if length is not None and length > _LONGEST_S:
         raise UsageError("--for is at most one day; 'cairn soak' watches programs for longer")
     output = output_of(form, full, color, out, force, endings=(".json", ".csv", ".txt"))
-    found = look(pid, length)
+    try:
+        found = look(pid, length)
+    except EndedWhileWatched as ended:
+        raise ProgramFailed(
+            f"process {pid} was watched, and it ended after {units.about(ended.growth.seconds)}. "
+            + inspection.growth_of(ended.growth)
+        ) from None
     if output.view.form == "json":
         output.write(inspection.document(found, cairn=cairn.__version__))
     elif output.view.form == "csv":

@@ -100,8 +100,8 @@ def schema() -> dict[str, Any]:
         "$id": f"urn:cairn:{NAME}",
         "title": "A run of cairn",
         "description": "The document of 'cairn compare --json', 'cairn check --json', 'cairn bench "
-        "--json', 'cairn soak --json' and 'cairn report --json'. Some runs have another document; "
-        "docs/json.md names them.",
+        "--json', 'cairn calibrate --json', 'cairn soak --json' and 'cairn report --json'. Some "
+        "runs have another document; docs/json.md names them.",
         "type": "object",
         "properties": properties,
         "required": ["schema", "run", "comparisons", "samples"],

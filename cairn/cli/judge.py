@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _PLAN = "judge"
 _BASELINE = "system"
+_CONTINUED_BY = "cairn matrix run"
+"""The command that continues the run, which is one of a plan."""
 
 
 @cli.command()
@@ -133,12 +135,12 @@ def _measured(console: Console, where: Path, library: str) -> Measured:
     contenders = competing.contenders + making.twins_of(competing.contenders, "cairn judge")
     run = making.described(
         settings, contenders, competing.baseline, runs.rule(named.plan, 1, None), None, (),
-        experiment=f"{EXPERIMENT} {named.name}",
+        experiment=f"{EXPERIMENT} {named.name}", made_by=_CONTINUED_BY,
     )  # fmt: skip
     folder = store.Folder.create(where, run)
     end_like_ctrl_c()
     try:
-        making.carry_out(console, run, folder, "cairn matrix run")
+        making.carry_out(console, run, folder, _CONTINUED_BY)
     except Interrupted:
         raise Interrupted("interrupted; nothing was judged") from None
     say(console, "results", str(folder.path))

@@ -64,13 +64,13 @@ def check(
             )
 
 
-def refuse_instructions(load: str | None) -> None:
-    """Raises UsageError or CairnError if instructions cannot be counted."""
+def refuse_instructions(load: str | None, what: str = "--instructions") -> None:
+    """Raises UsageError or CairnError if instructions cannot be counted. what: what needs them."""
     from cairn.run.valgrind import need_valgrind
 
     if load is not None:
         raise UsageError(
-            "--instructions counts whole runs of a program, and --while measures a server only "
+            f"{what} needs counts of whole runs of a program, and --while measures a server only "
             "while its load runs; leave out one of the two"
         )
-    need_valgrind("--instructions")
+    need_valgrind(what)

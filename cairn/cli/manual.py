@@ -42,8 +42,8 @@ _EXITS = (
     (
         "4",
         "the program, or one of its processes, fails under another contender only; a contender "
-        "cannot be loaded into it; or, with -p, only a later build was replaced while it was "
-        "measured",
+        "cannot be loaded into it; or the library of a contender, or with -p a file of a build "
+        "other than the baseline, was replaced during the measurement",
     ),
     ("5", "cairn check: a bound is exceeded"),
     ("6", "cairn check: the data do not decide every bound, or a measure was not measured"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PICTURES = {".svg": "svg", ".png": "png"}
 _CHARTS = ("time", "memory", "plane", "heat")
+_RUN = "cairn matrix run"
 
 _ALLOCATORS = click.option(
     "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
@@ -204,11 +205,7 @@ def run(
         if several is not None:
             fleet_run.go_on(console, several, output)
             return
-        of, folder = making.resumed(where, resume)
-        if not _is_plan(of.experiment):
-            raise UsageError(
-                f"{folder.path.name} is not a run of a plan; continue it with the command it had"
-            )
+        of, folder = making.resumed(where, resume, _RUN)
         inputs.refuse_changed(folder.content(inputs.KEPT))
         _conduct(console, of, folder, output)
         return
@@ -238,7 +235,8 @@ def run(
     left_out = [one for one in found if not one.runs]
     notes = [*programs.notes_of(named.plan, here)]
     if left_out:
-        notes.append(f"not measured here: {', '.join(one.program.name for one in left_out)}")
+        missing = ", ".join(one.program.name for one in left_out)
+        notes.append(f"{making.NOT_HERE}{missing}")
     settings = programs.settings_of(here, named.folder)
     settings, contenders = replace(settings, warmup=named.plan.warmup), competing.contenders
     if profiled is not None:
@@ -247,7 +245,7 @@ def run(
     of = making.described(
         settings, contenders, competing.baseline,
         runs.rule(named.plan, rounds, budget), named.plan.seed if seed is None else seed,
-        tuple(notes), experiment=f"{EXPERIMENT} {named.name}",
+        tuple(notes), experiment=f"{EXPERIMENT} {named.name}", made_by=_RUN,
     )  # fmt: skip
     folder = store.Folder.create(where, of)
     folder.write(inputs.KEPT, inputs.as_kept(sums))
@@ -262,7 +260,7 @@ def _conduct(console: Console, of: Run, folder: store.Folder, output: Output) ->
     from cairn.matrix import inputs
 
     try:
-        making.conduct(console, of, folder, "cairn matrix run", output)
+        making.conduct(console, of, folder, _RUN, output)
     except Interrupted:
         raise
     except CairnError:
@@ -345,21 +343,24 @@ def report(
     """
     from cairn.cli import fleet
     from cairn.report import matrix_charts, matrix_report
-    from cairn.report.run import plan_report
+    from cairn.report.run import Measured, fitting, plan_report
 
     view, picture = _form(form, full, out, force, color)
     where = results or store.root()
-    found = []
+    found: list[Measured] = []
+    notes: list[str] = []
     for name in names or ("last",):
-        for stored in fleet.stored(where, name):
-            one = making.measured(stored)
+        of_name = [making.measured(stored) for stored in fleet.stored(where, name)]
+        for one in of_name:
             if one.kind != "matrix":
                 raise not_of_a_plan(one.name)
-            found.append(one)
+        fit, left_out = fitting(of_name, _programs(only))
+        found += fit
+        notes += left_out
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
     groups = making.groups_over([one.run for one in found])
-    made = plan_report(found, between=between, programs=_programs(only), groups=groups)
+    made = plan_report(found, between=between, programs=_programs(only), groups=groups, notes=notes)
     if view.form == "html":
         from cairn.page import run as pages
 
@@ -448,6 +449,6 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
         screen.line(f"✘ {printable(sentence)}", "red", hanging=2)
     if now.failures and stored.path.is_dir():
         screen.line(f"Their last messages are in {printable(str(stored.path / 'failed'))}.")
-    if now.resumable:
+    if now.resumable and stored.refusal() is None:
         screen.line(f"Next: cairn matrix run --resume {run_.id}")
     click.echo(screen.text(), nl=False, color=True)

@@ -9,7 +9,7 @@ import rich_click as click
 
 from cairn.cli import measurement as making
 from cairn.cli import options
-from cairn.cli.console import check_out, output_of
+from cairn.cli.console import check_out, emit, output_of, refuse_one_file
 from cairn.cli.matrix import matrix, not_of_a_plan
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet
@@ -47,15 +47,14 @@ def ranges(
 
     Exit codes: 0 success, 1 cairn failed or no run with the probe has ended well, 2 usage.
     """
-    from cairn.errors import cannot
     from cairn.report import ranges as reporting
     from cairn.report import terminal
     from cairn.report.matrix_board import refuse_unlike
     from cairn.why.ranges import gathered
 
     output = output_of(form, full, color, out, force)
-    if keep is not None:
-        check_out(keep, force)
+    refuse_one_file(out, keep)
+    check_out(keep, force)
     where = results or store.root()
     found = [profiled(where, name) for name in names or ("last",)]
     runs = [one.run for one in found]
@@ -73,10 +72,7 @@ def ranges(
     if keep is not None:
         from cairn.bench import kept_ranges
 
-        try:
-            keep.write_bytes(kept_ranges.encoded(table, _about(found)))
-        except OSError as error:
-            raise cannot("write", keep, error) from error
+        emit(kept_ranges.encoded(table, _about(found)), keep, force)
     view = output.view
     made = reporting.board(table, full=view.full)
     match view.form:

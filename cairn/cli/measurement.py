@@ -18,7 +18,14 @@ import cairn
 from cairn import units
 from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say, was_given
 from cairn.compare import instructions
-from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
+from cairn.errors import (
+    BudgetTooShort,
+    CairnError,
+    ContenderFailed,
+    Interrupted,
+    ProgramFailed,
+    UsageError,
+)
 from cairn.model import (
     INTERRUPTED,
     SCHEMA,
@@ -44,6 +51,10 @@ _NAMED_ALONE = 4
 
 CHECK = "cairn check"
 """The command that measures a check. With --resume, it also judges a complete run."""
+MAKE_BASE = f"{CHECK} --make-base"
+"""The command that measures a base. No command continues such a run."""
+NOT_HERE = "not measured here: "
+"""The beginning of the note of a run of a plan that names the programs that are missing here."""
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 
 
@@ -120,11 +131,11 @@ def _failures(row: Row, counting: bool) -> list[str]:
 
 
 def resumed(
-    where: Path, name: str, command: str | None = None, bench: Sequence[str] = ()
+    where: Path, name: str, command: str, bench: Sequence[str] = ()
 ) -> tuple[Run, store.Folder]:
     """Returns an interrupted run and its folder, ready to continue.
 
-    command: the command that may continue only its own runs; None if the caller refuses others.
+    command: the command that continues the run. It continues only its own runs.
     bench: the names given to 'cairn bench'.
 
     Raises UsageError if the run does not belong to that command or those names, or if the folder in
@@ -132,12 +143,7 @@ def resumed(
     """
     folder = store.to_resume(where, name)
     run = folder.run()
-    own = _command_of(run)
-    if command not in (None, own):
-        raise UsageError(
-            f"{name} is not a run of '{command}'; continue it with '{own} --resume "
-            f"{shlex.quote(name)}'"
-        )
+    refuse_other_command(run, name, command)
     if bench and set(bench) != {run.experiment} and set(bench) != set(_named(run)):
         told = ", ".join(_named(run)) or run.experiment
         raise UsageError(f"{name} is a run of {told}, not of {' '.join(bench)}; leave out the name")
@@ -149,10 +155,39 @@ def resumed(
     return run, folder
 
 
+def refuse_other_command(run: Run, name: str, command: str) -> None:
+    """Raises UsageError unless `command` continues the run. `name` is the name of the run."""
+    own = _command_of(run)
+    if own == MAKE_BASE:
+        raise UsageError(
+            f"{name} is the run of a base, which no command continues; make the base again with "
+            f"'{MAKE_BASE}'"
+        )
+    if own != command and not (command == CHECK and _may_be_a_check(run)):
+        raise UsageError(
+            f"{name} is not a run of '{command}'; continue it with '{own} --resume "
+            f"{shlex.quote(name)}'"
+        )
+
+
+def _may_be_a_check(run: Run) -> bool:
+    """Returns whether an earlier version may have made the run with 'cairn check --against'.
+
+    Such a run has one build and no bounds, and earlier versions did not store the command.
+    """
+    alone = len(run.competing) == len(run.settings.workloads) == 1
+    return run.made_by is None and _command_of(run) == "cairn compare" and alone
+
+
 def _command_of(run: Run) -> str:
-    """Returns the command that measured the run. With --resume, it continues the run."""
+    """Returns the command that measured the run. With --resume, it continues the run.
+
+    A run of an earlier version does not have the command, so its properties tell it.
+    """
     from cairn.matrix import EXPERIMENT
 
+    if run.made_by is not None:
+        return run.made_by
     if run.gate is not None:
         return CHECK
     if run.settings.soak_s is not None:
@@ -173,10 +208,47 @@ def _named(run: Run) -> tuple[str, ...]:
 
     if run.experiment is None or run.experiment.partition(" ")[0] == EXPERIMENT:
         return ()
-    if experiments.find(run.experiment) is not None:
-        return (run.experiment,)
     counting = run.settings.instructions
-    return tuple(dict.fromkeys(w.group if counting else w.name for w in run.settings.workloads))
+    names = tuple(dict.fromkeys(w.group if counting else w.name for w in run.settings.workloads))
+    if experiments.find(run.experiment) is None or (counting and not _counts_all(run, names)):
+        return names
+    return (run.experiment,)
+
+
+def _counts_all(run: Run, names: Sequence[str]) -> bool:
+    """Returns whether the experiment of the run counts the instructions of exactly these workloads.
+
+    Several experiments make one run if they count instructions, and the run knows only the first.
+    """
+    from cairn.bench import run_settings
+
+    try:
+        (one,) = run_settings.counted(run_settings.chosen([run.experiment or ""], bool(run.quick)))
+    except UsageError:  # the experiment has changed since the run was made
+        return False
+    return {entry.name for entry in one.workloads} == set(names)
+
+
+def _plan_of(run: Run) -> tuple[str, ...] | None:
+    """Returns the arguments of 'cairn matrix run' that name the run's plan and programs.
+
+    Returns None for a plan of the user, because a run does not know the file of its plan.
+    """
+    from cairn.matrix import runs
+
+    name = (run.experiment or "").partition(" ")[2]
+    if name not in runs.shipped():
+        return None
+    programs = [one.name for one in runs.load(name).plan.programs]
+    taken = {one.name for one in run.settings.workloads}
+    if not taken <= set(programs):
+        return None
+    for note in run.notes:
+        if note.startswith(NOT_HERE):
+            taken.update(note.removeprefix(NOT_HERE).split(", "))
+    chosen = [one for one in programs if one in taken]
+    only = [] if chosen == programs else chosen
+    return (name, *(word for one in only for word in ("--only", one)))
 
 
 def new_run(
@@ -189,9 +261,12 @@ def new_run(
     experiment: str | None = None,
     stdin: str | None = None,
     programs: Sequence[NamedProgram] = (),
+    *,
+    made_by: str,
 ) -> Run:
     """Returns the description of a new run.
 
+    made_by: the command that continues it; see `Run.made_by`.
     stdin: the program's input until the run has a folder; None for the input in the settings.
     programs: the programs of -p, each of which runs under each allocator.
 
@@ -222,8 +297,9 @@ def new_run(
         settings = replace(settings, only={**settings.only, **only})
         contenders += twins
     return described(
-        settings, contenders, ready.baseline, rule, seed, ready.notes, experiment=experiment
-    )
+        settings, contenders, ready.baseline, rule, seed, ready.notes, experiment=experiment,
+        made_by=made_by,
+    )  # fmt: skip
 
 
 def described(
@@ -235,8 +311,12 @@ def described(
     notes: tuple[str, ...],
     *,
     experiment: str | None = None,
+    made_by: str,
 ) -> Run:
-    """Returns the description of a new run, with a new id and, without `seed`, a random seed."""
+    """Returns the description of a new run, with a new id and, without `seed`, a random seed.
+
+    made_by: the command that continues it; see `Run.made_by`.
+    """
     from cairn.doctor import machine
 
     now = time.time()
@@ -244,7 +324,7 @@ def described(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__,
         settings=settings, contenders=contenders, baseline=baseline, rule=rule,
         seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(),
-        notes=notes, experiment=experiment,
+        notes=notes, experiment=experiment, made_by=made_by,
     )  # fmt: skip
 
 
@@ -388,6 +468,9 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
     If the user interrupts the measurement, the error names the command that continues it. Any other
     error is kept in the folder, so that the report can say why measuring ended.
 
+    If the budget of a check ends before the first round is complete, the check goes on. Its report
+    then says that there is too little data, and its instructions are still counted.
+
     command: see `interrupted`.
     """
     from cairn.cli.progress import Bar, Lines, PlannedTrials
@@ -402,13 +485,21 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
     with stop_request.postponed():
         # The report needs numpy. ctrl-C in the middle of a later import would leave it unusable.
         import numpy  # noqa: F401
+    is_check = (command or "").startswith(CHECK)
+    counting = False
     try:
         with private_folder() as scratch, observer:
             if run.gate is None or run.gate.timed:
-                Measurement(run, folder, scratch, observer).measure()
+                try:
+                    Measurement(run, folder, scratch, observer).measure()
+                except BudgetTooShort as error:
+                    if not is_check:
+                        raise
+                    observer.told(str(error))
             else:
                 folder.mark_stopped("instructions counted")
         if run.settings.count_instructions and not folder.instructions():
+            counting = True
             with private_folder() as scratch:
                 told = partial(say, console, "counting")
                 counts = instruction_counts.count(folder.run(), folder, scratch, told)
@@ -416,7 +507,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
     except Interrupted:
         raise interrupted(folder, command) from None
     except CairnError as error:
-        _keep(error, folder, begun_bytes)
+        _keep(error, folder, begun_bytes, counting=counting)
         say(console, "results", str(folder.path))
         raise
 
@@ -428,14 +519,16 @@ def _bytes_of_samples(folder: store.Folder) -> int:
         return 0
 
 
-def _keep(error: CairnError, folder: store.Folder, begun_bytes: int) -> None:
+def _keep(error: CairnError, folder: store.Folder, begun_bytes: int, *, counting: bool) -> None:
     """Keeps the error that ended measuring.
 
     begun_bytes: the size of the samples when measuring began. If a run could not continue, its
     samples have not grown. Then the error says nothing about the run and is not kept.
+    counting: whether the rounds were complete, and instructions were being counted.
     """
-    refusal = RunRefusal.of(error)
-    if refusal is None or 0 < begun_bytes == _bytes_of_samples(folder):
+    refusal = RunRefusal.of(error, counting=counting)
+    could_not_continue = not counting and 0 < begun_bytes == _bytes_of_samples(folder)
+    if refusal is None or could_not_continue:
         return
     with contextlib.suppress(CairnError):  # the disk is full, and `error` is the one to print
         folder.mark_refused(refusal)
@@ -467,7 +560,10 @@ def interrupted(folder: store.Folder, command: str | None) -> Interrupted:
 
 
 def _has_all_rounds(folder: store.Folder) -> bool:
-    """Returns whether measuring ended by itself, so that at most counts of instructions lack."""
+    """Returns whether measuring ended by itself.
+
+    Only counts of instructions can then be missing.
+    """
     reasons = folder.stopped()
     return bool(reasons) and INTERRUPTED not in reasons
 
@@ -507,17 +603,34 @@ def measured(
         kind=kind,
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join((*_named(run), *(["--quick"] if run.quick else []))) or None,
-        resume=f"{_command_of(run)} --resume {found_by(stored)}"
-        if isinstance(stored, store.Folder)
-        else None,
+        plan=_plan_of(run) if kind == "matrix" else None,
+        resume=_continued_by(stored, run, refusal),
         predicts=kind == "calibration" and _predicts(stored) if predicts is None else predicts,
         groups=groups_over([run]) if kind == "matrix" else {},
         counts=stored.instructions(),
         simulation=stored.simulation() if simulated else None,
         refused=refusal.says
-        if refusal is not None and (refusal.exit_code == UsageError.exit_code or not failed)
+        if refusal is not None
+        and not refusal.counting
+        and (refusal.exit_code == UsageError.exit_code or not failed)
         else None,
+        not_counted=refusal.says if refusal is not None and refusal.counting else None,
     )
+
+
+def _continued_by(stored: StoredRun, run: Run, refusal: RunRefusal | None) -> str | None:
+    """Returns the command that continues the run if it is not complete; None if none can.
+
+    An error that ended measuring would end it again. A run that another process measures goes on by
+    itself.
+    """
+    own = _command_of(run)
+    if not isinstance(stored, store.Folder) or refusal is not None or own == MAKE_BASE:
+        return None
+    if stored.is_measured_elsewhere:
+        return None
+    base = " --against FILE" if own == CHECK and run.gate is None else ""
+    return f"{own}{base} --resume {found_by(stored)}"
 
 
 def groups_over(runs: Sequence[Run]) -> dict[str, tuple[str, ...]]:

@@ -147,16 +147,17 @@ class Again(Struct, frozen=True):
         return ran < RUNS_MOST and not share.is_narrow and share.may_narrow
 
     def _once(self, first: ClockRun, before: Ended) -> tuple[ClockRun | None, str]:
-        """Runs the program once more, and returns this run and why it could not be sampled.
+        """Runs the program once more. Returns (the run, why it could not be sampled).
 
-        The run is None if it could not be sampled, or if it did other work than the profiled run.
-        If no sample was taken in the further run, the result has 0 as its number of samples.
+        The reason is empty if the run was sampled or did other work. The run is None if it could
+        not be sampled, or if it did other work than the profiled run. If no sample was taken in the
+        further run, the result has 0 as its number of samples.
         """
         self.given.rewind()
         ended, clock = self._probed() if first.scope in BLIND else self._plain()
         if ended.exit_code != before.exit_code:
             return None, ""
-        # The timers are used if the kernel takes no samples, so that a reason is usual with them.
+        # With the probe's timers, `why_not` only says why the kernel took no samples.
         if clock.why_not and first.scope != "timers":
             return None, clock.why_not
         if not clock.runs:

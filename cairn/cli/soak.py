@@ -24,6 +24,8 @@ DEFAULT = ("system", "tuned=system:MALLOC_ARENA_MAX=2;MALLOC_MMAP_THRESHOLD_=131
 """The contenders if -a is not given: the system's allocator, without and with two knobs, and
 cairn."""
 LEAST_S = 5.0
+_NAME = "cairn soak"
+"""The name of this command, which continues its runs."""
 _ROUNDS_MOST = 100
 
 
@@ -81,11 +83,7 @@ def soak(
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()
-        run, folder = resumed(where, resume)
-        if run.settings.soak_s is None:
-            raise UsageError(
-                f"{resume} is not a run of 'cairn soak'; continue it with the command that made it"
-            )
+        run, folder = resumed(where, resume, _NAME)
     else:
         if not command:
             raise UsageError("which program? For example: cairn soak --for 10min -- ./worker")
@@ -107,10 +105,13 @@ def soak(
         rule = StopRule(None, rounds, rounds)
         with standard_input.chosen(stdin, where, console) as given:
             settings = replace(settings, stdin=given.stdin)
-            run = new_run(console, settings, specs or DEFAULT, None, rule, None, stdin=given.path)
+            run = new_run(
+                console, settings, specs or DEFAULT, None, rule, None, stdin=given.path,
+                made_by=_NAME,
+            )  # fmt: skip
             probed = tuple(replace(one, probed=True) for one in run.contenders)
             folder = store.Folder.create(where, run := replace(run, contenders=probed), given.copy)
-    conduct(console, run, folder, "cairn soak", output)
+    conduct(console, run, folder, _NAME, output)
     _raise_unjudged(folder.run(), folder.samples())
 
 

@@ -159,7 +159,9 @@ def _copied(results: Path) -> Iterator[Path]:
         raise cannot("write", results, error) from error
     held = os.dup(descriptor)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        # Some clusters have a file system without locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
         _copy_to(descriptor, Path(name))
         yield Path(name)
     finally:

@@ -97,7 +97,7 @@ def compare(
     beside: pairs (contender, other contender) whose CPU times are compared as well.
     bench: the arguments of 'cairn bench' that repeat this run; None if the run is not a
     built-in experiment.
-    resume: the command that continues this run; None if it is complete, or if nothing continues it.
+    resume: the command that continues this run. None if the run is complete or cannot be continued.
 
     unsuited: see `Comparison.unsuited`.
     aim: the question that the verdict answers first.
@@ -487,10 +487,11 @@ def _next_steps(
         steps = [*use, *steps]
         if prospect is None:
             return steps
-    if judged.state is State.TOO_FEW_ROUNDS and resume is not None:
-        return [*steps, resume]
     if judged.state is State.TOO_FEW_ROUNDS:
-        wanted = max(judged.rounds_least or 0, rounds + 1)
+        least = judged.rounds_least or 0
+        if resume is not None and rule.max_rounds >= least:
+            return [*steps, resume]
+        wanted = max(least, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
         return [*steps, f"{again} -r {wanted} …"]
     deciding = judged.recommendations

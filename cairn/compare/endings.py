@@ -232,10 +232,10 @@ def _having(own: Trials, program: str, ending: str) -> list[tuple[int, int]]:
 def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
     """Whether most runs have this ending more often than every run of the baseline.
 
-    The baseline must have CONSTANT_LEAST runs, and all of them the same endings of this program. A
-    run of the contender counts only if it has as many processes of this program as those runs have.
-    With --repeat, the endings of several runs are added up in the rounds alone, so the warm-up of
-    the baseline is left out.
+    The baseline must have at least CONSTANT_LEAST trials, all with the same endings of this
+    program. A trial of the contender counts only if it has as many processes of this program as
+    those trials have. With --repeat, a trial in a round adds up the endings of several runs, and a
+    trial of the warm-up has fewer runs. So the baseline's warm-up is left out.
     """
     base = base.most_repeated()
     usual = base.of(program)

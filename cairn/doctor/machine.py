@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import platform
 import statistics
@@ -230,6 +231,18 @@ def cpu_quota() -> float | None:
                     _read(f"{folder}/cpu.cfs_quota_us"), _read(f"{folder}/cpu.cfs_period_us")
                 )
     return min(limits, default=None)
+
+
+def processors(cpus: str | None = None) -> float:
+    """The number of processors that a program may use. A CPU limit makes it a fraction.
+
+    cpus: the CPUs on which the launcher runs the program, as a list such as 0,2-3. None means all
+        that this process may use.
+    """
+    from cairn.profile.processors import number_in
+
+    allowed = len(os.sched_getaffinity(0)) if cpus is None else number_in(cpus)
+    return min(float(allowed), cpu_quota() or math.inf)
 
 
 def _upwards(root: str, path: str) -> Iterator[str]:

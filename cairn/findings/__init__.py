@@ -23,6 +23,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     kernel.asks_too_often,
     kernel.changes_protection,
     kernel.waits_alone,
+    kernel.yields,
     kernel.calls_the_kernel,
     waiting.queues,
     memory.not_reused,

@@ -34,6 +34,7 @@ from cairn.findings.thresholds import (
 )
 from cairn.model import Finding, Interval, ProbeSummary
 from cairn.profile.estimates import Estimate
+from cairn.profile.layout import LARGE_BYTES
 from cairn.profile.tally import Profile
 
 _ROUNDS_LEAST = 0.75
@@ -141,13 +142,19 @@ def _shared(two: _Two) -> _Reason | None:
 
 
 def _sets(two: _Two) -> _Reason | None:
+    """The reason that the first lines of large blocks belong to the same set of the cache.
+
+    Of each block, only the first line is known to collide. So the share of blocks counts in full
+    for blocks of 4 KiB, and less the larger the blocks are.
+    """
     found = two.more("sets", least=SETS_LEAST)
     if found is None or (two.slow.value("large") or 0.0) < LARGE_LEAST:
         return None
+    weight = LARGE_BYTES / max(LARGE_BYTES, two.slow.value("large.mean") or 0.0)
     return _Reason(
         SETS,
         "its large blocks collide in a few cache sets",
-        found[0] - found[1],
+        (found[0] - found[1]) * weight,
         f"{_share(found[0])} of the blocks of 4 KiB and more begin in the same of 64 sets of the "
         f"L1 cache, against {_share(found[1])}",
         "use the other allocator, or begin the data of each block at another offset",

@@ -26,8 +26,8 @@ it watches fewer than WATCHED_MOST blocks."""
 NEAR_THE_PEAK = 0.8
 """A moment is near the peak if its resident set is at least this share of the largest one."""
 SLACK_LEAST = 0.20
-"""The threshold of `sizes_too_coarse`, for the usable bytes beyond the requested ones. It is a
-share of the requested bytes."""
+"""The threshold of `sizes_too_coarse`, for the usable bytes beyond the requested ones, as far as
+they can be resident. It is a share of the requested bytes."""
 
 
 def _near_the_peak(profile: Profile) -> list[Moment]:
@@ -156,23 +156,32 @@ def _most_not_reused(profile: Profile, live: int) -> float:
 
     Two quantities bound them. The first is the number of freed bytes, since only freed memory can
     be reused. The second is the number of bytes handed out of fresh memory beyond the live peak:
-    only these requests could have been served by freed memory instead. The probe tells fresh memory
-    from reused memory only for malloc and new. Other functions are taken to get fresh memory as
-    often, among blocks of the same size group.
+    only these requests could have been served by freed memory instead. Within a size group, the
+    calls that got fresh memory are taken to have requested as many bytes each as the other calls.
     """
     tally = profile.counts_of_largest
     requested = tally.asked.sum(axis=1)
     calls = tally.calls.sum(axis=1)
     plain = [ALLOCATING.index(name) for name in PLAIN]
+    others = [place for place in range(len(ALLOCATING)) if place not in plain]
     fresh = 0.0
     for group in range(len(GROUPS)):
-        count = int(calls[plain, group].sum())
-        share = min(1.0, int(tally.fresh[:, group].sum()) / count) if count else 1.0
-        fresh += share * int(requested[:, group].sum())
+        of_plain = _share(int(tally.fresh[:, group].sum()), int(calls[plain, group].sum()))
+        # A file of an earlier version tells fresh memory only for malloc and new. The others are
+        # taken to get it as often. Nothing is claimed if a group has only others.
+        of_others = of_plain
+        if not math.isnan(fresh_others := float(tally.fresh_others[group])):
+            of_others = _share(fresh_others, int(calls[others, group].sum()))
+        fresh += of_plain * int(requested[plain, group].sum())
+        fresh += of_others * int(requested[others, group].sum())
     rounding = tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else 1.0
     left = profile.moments[-1].live_bytes if profile.moments else 0
     freed = max(0.0, float(requested.sum()) - left)
     return min(freed * rounding, max(0.0, fresh * rounding - live))
+
+
+def _share(part: float, whole: int) -> float:
+    return min(1.0, part / whole) if whole else 0.0
 
 
 def not_reused(profile: Profile) -> Finding | None:
@@ -296,35 +305,76 @@ def _at_most(share: float) -> Interval:
     return Interval(share / 2, share, LEVEL)
 
 
+def _resident_of_allocator(profile: Profile, moment: Moment) -> int | None:
+    """The most resident bytes that can be the allocator's at a moment; None if nothing is known.
+
+    The probe examines pages at some moments only. Between these, the program's own part is taken to
+    be that of the examined moment with the largest resident set. If the probe did not see all
+    system calls, it does not know which pages are the allocator's. All resident memory then counts.
+    """
+    if not moment.resident_bytes:
+        return None
+    examined = [one for one in profile.moments if one.own_bytes is not None and one.resident_bytes]
+    if profile.largest.seen != "dispatch" or not examined:
+        return moment.resident_bytes
+    at = max(examined, key=lambda one: one.resident_bytes or 0)
+    at = moment if moment.own_bytes is not None else at
+    own, resident = at.own_bytes or 0, at.resident_bytes or 0
+    return own if at is moment else max(0, moment.resident_bytes - max(0, resident - own))
+
+
+def resident_slack(profile: Profile, moment: Moment) -> int | None:
+    """The usable bytes of live blocks beyond the requested ones, as far as they can be resident.
+
+    An allocator may round the size of a large block up by much. The program does not touch the
+    pages behind the bytes that it requested, so these pages take no memory. All requested bytes
+    count as resident. Returns None if the usable sizes are not known.
+    """
+    slack, resident = moment.slack_bytes, _resident_of_allocator(profile, moment)
+    if slack is None or resident is None:
+        return slack
+    return min(slack, max(0, resident - moment.live_bytes))
+
+
 def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Returns a finding if blocks are much larger than requested.
 
-    The rule examines the blocks that are live at the peak of the resident set.
+    The rule examines the blocks that are live at the peak of the resident set. If a part of their
+    usable size cannot be resident, free memory may take the place of the rest, too. The effect is
+    then an upper limit.
     """
     most = max(
         profile.moments,
         key=lambda moment: (moment.resident_bytes or 0, moment.live_bytes),
         default=None,
     )
-    wasted = most.slack_bytes if most is not None else None
+    wasted = resident_slack(profile, most) if most is not None else None
     if most is None or not wasted or not most.resident_bytes:
         return None
     slack = wasted / most.live_bytes if most.live_bytes else math.inf
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
-    share, off = wasted / most.resident_bytes, 2 * _error_of_live(profile, most.live_bytes)
+    usable = most.slack_bytes or 0
+    is_limited = wasted < usable
+    share, error = wasted / most.resident_bytes, _error_of_live(profile, most.live_bytes)
+    off = 2 * error * (most.live_bytes if is_limited else wasted) / most.resident_bytes
     if profile.largest.live_counted:
-        off = 2 * most.live_error_bytes / wasted
-    ends = Interval(max(0.0, min(1.0, share * (1 - off))), min(1.0, share * (1 + off)), LEVEL)
+        off = 2 * most.live_error_bytes / most.resident_bytes
+    low = 0.0 if is_limited else max(0.0, min(1.0, share - off))
+    high = min(1.0, usable / most.resident_bytes if is_limited else 1.0, share + off)
+    more = f"Live blocks of {units.size(most.live_bytes)} occupy"
     return Finding(
         name="sizes-too-coarse",
         says="Blocks are much larger than requested",
         of="memory",
         effect=min(1.0, share),
-        interval=ends,
-        measured=True,
+        interval=Interval(low, high, LEVEL),
+        measured=not is_limited,
         evidence=(
-            f"Live blocks of {units.size(most.live_bytes)} occupy {units.size(wasted)} more",
+            f"{more} at most {units.size(wasted)} more, because not all of the "
+            f"{units.size(usable)} by which they are larger is resident"
+            if is_limited
+            else f"{more} {units.size(wasted)} more",
         ),
         advice="use an allocator with finer size classes, or request sizes that fit its classes",
     )

@@ -52,6 +52,23 @@ AGAIN = ("reused",)
 PLAIN = ("new", *AGAIN)
 """Kinds of allocations by malloc and operator new. The allocator decides of which kind each is."""
 FREEING = ("free, local", "free, remote")
+SLOW_KINDS = {
+    "calloc": (
+        "calloc is slow",
+        "use the other allocator: this one may clear memory twice, or memory that the kernel has "
+        "already cleared",
+    ),
+    "realloc": (
+        "realloc is slow",
+        "use the other allocator, or let the program resize its blocks less often",
+    ),
+    "aligned": (
+        "Allocation of aligned blocks is slow",
+        "use the other allocator, or request an alignment only where it is needed",
+    ),
+}
+"""The other kinds of operations, with what their findings say and advise. The names of the findings
+are slow-calloc, slow-realloc and slow-aligned."""
 
 
 class _Kinds(Struct, frozen=True):
@@ -168,8 +185,8 @@ class _Longer(Struct, frozen=True):
 def find(two: Two) -> tuple[Finding, ...]:
     """The findings about the first allocator, the largest effect first.
 
-    A slow path implies slow frees and slow allocations. So the rules for slow frees and slow
-    allocations only run if no slow path was found.
+    A slow path implies slow frees and slow allocations by malloc and operator new. So the rules for
+    these only run if no slow path was found. The rules for SLOW_KINDS always run.
     """
     path = slow_path(two)
     named = (
@@ -177,6 +194,7 @@ def find(two: Two) -> tuple[Finding, ...]:
         if path is not None and _is_why(two, path)
         else [slow_free(two), slow_reuse(two), slow_new(two)]
     )
+    named += [slow_kind(two, name) for name in SLOW_KINDS]
     kept = [finding for finding in named if finding is not None and _is_why(two, finding)]
     return tuple(sorted(kept, key=lambda one: -one.effect))
 
@@ -372,4 +390,26 @@ def slow_new(two: Two) -> Finding | None:
         measured=True,
         evidence=(f"A first-time allocation takes {new.means}",),
         advice="use the other allocator, or let the program reuse blocks",
+    )
+
+
+def slow_kind(two: Two, name: str) -> Finding | None:
+    """Returns a finding if operations of one of SLOW_KINDS take longer than the other allocator's.
+
+    Such operations are slow from RATIO_LEAST on. They include the time in which the allocator
+    The time of an operation includes the time in which the allocator copies or clears memory.
+    """
+    found = _longer(two, name)
+    if found is None or found.ratio < RATIO_LEAST:
+        return None
+    says, advice = SLOW_KINDS[name]
+    return Finding(
+        name=f"slow-{name}",
+        says=says,
+        of="CPU",
+        effect=found.effect.value,
+        interval=found.effect.interval,
+        measured=True,
+        evidence=(f"A call takes {found.means}",),
+        advice=advice,
     )

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import AtomicSamples
-from cairn.findings.kernel import has_threads
+from cairn.findings.kernel import QUEUEING, has_threads, share_of_cpu
 from cairn.model import Finding, Interval
-from cairn.profile.estimates import LEVEL, Estimate
+from cairn.profile.estimates import LEVEL, Estimate, busy_ns
 from cairn.profile.lock_table import LockTable, lock_table, thread_ns
+from cairn.profile.processors import processor_time
 from cairn.profile.tables import kernel_lines, lock_lines
-from cairn.profile.tally import WAITING, WAKING, Profile
+from cairn.profile.tally import SPINNING, WAKING, Profile
 
 QUEUES = "queues"
 QUEUES_SAYS = "Threads wait for each other in the allocator"
@@ -30,6 +31,11 @@ PER_THOUSAND_LEAST = 0.5
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 """The least waiting for a finding, as shares of the time of all threads. SHARE_LEAST applies if
 there are PER_THOUSAND_LEAST waits per 1,000 operations, and SHARE_LARGE if there are fewer."""
+
+
+FULL_LEAST = 0.95
+"""The processors are full if the program uses at least this share of their time. The rest is then
+little more than the beginning and the end of the program."""
 
 
 def is_queueing(share: float, waits: float) -> bool:
@@ -116,13 +122,14 @@ def one_lock(table: LockTable | None, waited: float) -> tuple[str, ...]:
 
 
 def queues(profile: Profile) -> Finding | None:
-    """Returns a finding if threads wait for a lock, by sleeping, yielding or spinning.
+    """Returns a finding if threads wait for a lock, by sleeping or spinning.
 
-    One thread alone cannot queue: `kernel.waits_alone` speaks of its waits.
+    One thread alone cannot queue: `kernel.waits_alone` speaks of its waits. Yielding does not show
+    that there is a lock: `kernel.yields` speaks of it.
     """
     whole = thread_ns(profile)
     calls = kernel_lines(profile)
-    slept = [one for one in calls if one.name in WAITING]
+    slept = [one for one in calls if one.name in QUEUEING]
     woken = [one for one in calls if one.name == WAKING]
     locks = [one for one in lock_lines(profile) if one.contended]
     # A thread may make several system calls until it has the lock for which it waits.
@@ -150,6 +157,8 @@ def queues(profile: Profile) -> Finding | None:
     if different and for_locks < ONE_LOCK_LEAST * waited:
         where += " and elsewhere"
     lock = one_lock(lock_table(profile), waited)
+    of_calls_ns = sum(one.cpu_ns or 0.0 for one in slept) + waking
+    spun_ns = sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING)
     found = Finding(
         name=QUEUES,
         says=ONE_LOCK_SAYS if lock else QUEUES_SAYS,
@@ -169,7 +178,7 @@ def queues(profile: Profile) -> Finding | None:
     sleeps = [one for one in slept if one.name == SLEEPING]
     sleeping = sum(one.total_ns or 0.0 for one in sleeps)
     if not sleeping or sleeping < SLEEPING_LEAST * waited:
-        return found
+        return _within_processors(profile, found, of_calls_ns, spun_ns)
     times = sum(one.count for one in sleeps)
     other = max(in_calls - sleeping, for_locks) + waking
     others = (
@@ -177,7 +186,7 @@ def queues(profile: Profile) -> Finding | None:
         if locks or woken or len(slept) > len(sleeps)
         else "no lock was seen for which the threads could wait"
     )
-    return replace(
+    found = replace(
         found,
         says="Threads sleep in the allocator",
         evidence=(
@@ -185,6 +194,43 @@ def queues(profile: Profile) -> Finding | None:
             f"{units.time(sleeping)} in all; {others}",
         ),
         advice="use an allocator that does not sleep in its operations",
+    )
+    return _within_processors(profile, found, of_calls_ns, spun_ns)
+
+
+def _within_processors(
+    profile: Profile, found: Finding, of_calls_ns: float, spun_ns: float
+) -> Finding:
+    """Limits the effect of waiting to what the processors can give.
+
+    A thread that no longer waits needs a processor. Without the waits, the program still needs all
+    its CPU time except that of the waits. So it saves at most the time of the processors that is
+    unused, and the CPU time of the waits. If the processors are full, the effect is this CPU time,
+    as a share of all CPU time.
+
+    of_calls_ns: the CPU time of the system calls that wait and wake. spun_ns: the time of the waits
+        for spin locks. A thread that spins has a processor for a part of this time only, if there
+        are more threads than processors.
+    """
+    of, busy = processor_time(profile), busy_ns(profile)
+    if of is None or not busy:
+        return found
+    in_waits = share_of_cpu(profile, of_calls_ns, busy) * busy
+    in_waits = min(busy, in_waits + spun_ns * min(1.0, busy / thread_ns(profile)))
+    most = min(1.0, (of.unused + in_waits) / of.whole)
+    if found.effect <= most:
+        return found
+    is_full = of.used_share >= FULL_LEAST
+    effect, low = (in_waits / busy,) * 2 if is_full else (most, in_waits / of.whole)
+    used = units.percent(of.used_share, signed=False)
+    many = f"{of.processors:g} processor{'s' * (of.processors != 1)}"
+    told = f"The program uses {used} of the time of {many}, so threads cannot all run at once"
+    return replace(
+        found,
+        of="CPU" if is_full else found.of,
+        effect=effect,
+        interval=Interval(low, max(effect, most), LEVEL),
+        evidence=(*found.evidence, told),
     )
 
 

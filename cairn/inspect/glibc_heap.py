@@ -495,8 +495,8 @@ class _Walk:
     def _fast(self, block: int) -> int:
         """The bytes of a list of small free blocks, each of which points only to the next one.
 
-        If the version of glibc is not known, the pointers are read in each way. A walk in the wrong
-        way leaves the list, and finds nothing that could be a block.
+        If the version of glibc is not known, both ways of reading the pointers are tried. The wrong
+        way leads to an address that holds no free block, so the walk raises Changed or Unreadable.
         """
         for is_mangled in self._ways[:-1]:
             with contextlib.suppress(Changed, Unreadable):
@@ -521,11 +521,11 @@ class _Walk:
 
 
 def _ways(libc: str | None) -> tuple[bool, ...]:
-    """Whether the lists of small free blocks have mangled pointers, as far as it is known.
+    """The possible ways to read the lists of small free blocks: True means mangled pointers.
 
     From glibc 2.32 on, such a pointer is not the address of the next block. It is this address XOR
-    (the address of the pointer itself >> 12). Before, it is the plain address. Without a version,
-    both are possible.
+    (the address of the pointer itself >> 12). Before 2.32, it is the plain address. If the version
+    is not known, the result has both ways.
 
     libc: as for `read`.
     """

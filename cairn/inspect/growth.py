@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from cairn import units
 from cairn.inspect.facts import GrowthOf
 from cairn.inspect.process import ProcessEnded, Target, stat_of, status_of
 from cairn.soak import trend
@@ -21,6 +22,15 @@ like growth."""
 _PAUSE_LEAST_S = 0.01
 
 
+class EndedWhileWatched(ProcessEnded):
+    """The process ended while its growth was measured."""
+
+    def __init__(self, pid: int, growth: GrowthOf) -> None:
+        super().__init__(pid)
+        self.growth = growth
+        """The growth until then."""
+
+
 def private_bytes(target: Target) -> int:
     """The private memory in bytes: resident pages without files, and swapped pages."""
     status = status_of(target)
@@ -31,18 +41,28 @@ def private_bytes(target: Target) -> int:
 
 
 def measure(target: Target, seconds: float) -> GrowthOf:
-    """Watches the process for `seconds`, and measures the growth of its private memory."""
+    """Watches the process for `seconds`, and measures the growth of its private memory.
+
+    Ctrl-C ends only the watching. Raises EndedWhileWatched if the process ends.
+    """
     pause_s = max(_PAUSE_LEAST_S, seconds / READINGS)
     begin_s = time.monotonic()
     faults = _faults(target)
     at_s, values = [0.0], [private_bytes(target)]
-    while at_s[-1] < seconds:
-        now_s = time.monotonic() - begin_s
-        time.sleep(max(0.0, min(pause_s * len(at_s), seconds) - now_s))
-        target.check()
-        values.append(private_bytes(target))
-        at_s.append(time.monotonic() - begin_s)
-    return growth_of(at_s, values, (_faults(target) - faults) / at_s[-1])
+    try:
+        while at_s[-1] < seconds:
+            now_s = time.monotonic() - begin_s
+            time.sleep(max(0.0, min(pause_s * len(at_s), seconds) - now_s))
+            target.check()
+            now = private_bytes(target)
+            at_s.append(time.monotonic() - begin_s)
+            values.append(now)
+    except ProcessEnded:
+        raise EndedWhileWatched(target.pid, growth_of(at_s, values)) from None
+    except KeyboardInterrupt:
+        at_s = at_s[: len(values)]
+    per_s = (_faults(target) - faults) / at_s[-1] if at_s[-1] else None
+    return growth_of(at_s, values, per_s)
 
 
 def growth_of(at_s: list[float], values: list[int], faults_per_s: float | None = None) -> GrowthOf:
@@ -52,8 +72,9 @@ def growth_of(at_s: list[float], values: list[int], faults_per_s: float | None =
     if length_s < LEAST_S or len(at_s) < trend.BINS:
         return GrowthOf(
             length_s, len(at_s), values[0], values[-1], None, None, None,
-            f"Growth is not known: {len(at_s)} readings in {length_s:.1f} s are too few, and "
-            f"{trend.BINS} readings in {LEAST_S:g} s are needed.",
+            f"Growth is not known: {units.counted(len(at_s), 'reading')} in {length_s:.1f} s "
+            f"{'is' if len(at_s) == 1 else 'are'} too few, and {trend.BINS} readings in "
+            f"{LEAST_S:g} s are needed.",
             faults_per_s,
         )  # fmt: skip
     found = trend.growth(trend.part(at_s, values, at_s[0], at_s[-1]))

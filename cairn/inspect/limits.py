@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from cairn.inspect.facts import Limits
-from cairn.inspect.process import Target
+from cairn.inspect.process import FileMissing, Target
 
 _V1, _V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
 _CACHE_V1 = ("total_active_file", "total_inactive_file")
@@ -23,8 +23,8 @@ _ROOT = Path("/sys/fs/cgroup")
 
 def read(target: Target, mappings: int) -> Limits:
     """Reads the limits. `mappings` is the number of the process's mappings."""
-    cgroup = _cgroup(target.text("cgroup"))
-    address = re.search(r"^Max address space +(\d+)", target.text("limits"), re.MULTILINE)
+    cgroup = _cgroup(_text(target, "cgroup"))
+    address = re.search(r"^Max address space +(\d+)", _text(target, "limits"), re.MULTILINE)
     return Limits(
         cgroup_bytes=None if cgroup is None else cgroup[0],
         cgroup_used=None if cgroup is None else cgroup[1],
@@ -33,6 +33,14 @@ def read(target: Target, mappings: int) -> Limits:
         mappings_most=_number(Path("/proc/sys/vm/max_map_count")),
         address_bytes=None if address is None else int(address[1]),
     )
+
+
+def _text(target: Target, name: str) -> str:
+    """The text of a file of the process; empty if this kernel does not have the file."""
+    try:
+        return target.text(name)
+    except FileMissing:
+        return ""
 
 
 def _cgroup(text: str) -> tuple[int, int | None, int | None] | None:

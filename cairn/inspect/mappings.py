@@ -11,8 +11,8 @@ import contextlib
 import re
 import time
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Map
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -50,8 +50,8 @@ class Mapping(Struct, frozen=True):
     inode: int = 0
     is_deleted: bool = False
     numbers: Map[str, int] | None = None
-    """The sizes in bytes from /proc/PID/smaps, by their names there; None if only /proc/PID/maps
-    was read."""
+    """By name in /proc/PID/smaps: a size in bytes, if it is not 0. None if only /proc/PID/maps was
+    read."""
 
     @property
     def is_file(self) -> bool:
@@ -61,22 +61,22 @@ class Mapping(Struct, frozen=True):
 
 def read_maps(target: Target) -> tuple[Mapping, ...]:
     """The mappings in the order of their addresses, without numbers."""
-    return _parsed(target.text("maps"))
+    return _parsed(target.lines("maps"))
 
 
 def read_smaps(target: Target) -> tuple[Mapping, ...]:
     """The mappings in the order of their addresses, with their numbers."""
-    return _parsed(target.text("smaps"))
+    return _parsed(target.lines("smaps"))
 
 
-def _parsed(text: str) -> tuple[Mapping, ...]:
+def _parsed(lines: Iterable[str]) -> tuple[Mapping, ...]:
     found: list[Mapping] = []
     numbers: dict[str, int] = {}
-    for line in text.splitlines():
+    for line in lines:
         head = _HEAD.fullmatch(line)
         if head is None:
             name, _, rest = line.partition(":")
-            if rest.endswith(" kB"):
+            if rest.endswith(" kB") and not rest.endswith(" 0 kB"):
                 with contextlib.suppress(ValueError):
                     numbers[name] = int(rest[:-3]) << 10
             continue

@@ -1,7 +1,7 @@
 """Finds a process by its id, and refuses threads, zombies and kernel threads.
 
-Every function raises `ProcessEnded` if the process ends meanwhile, and `NotPermitted` if the kernel
-does not let this user read it.
+Every function raises `ProcessEnded` if the process ends meanwhile. It raises `NotPermitted` if the
+kernel does not let this user read the process, and `FileMissing` if this kernel lacks the file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from cairn.errors import CairnError, ProgramFailed, UsageError
+from cairn.errors import CairnError, ProgramFailed, UsageError, cannot
 
 _READ_MOST = 64 << 20
+"""The most bytes of a file that are read at once."""
+_BUFFER = 1 << 20
+"""The bytes that are read ahead of the next line."""
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD, a flag in the ninth field of /proc/PID/stat."""
 _CAP_SYS_PTRACE = 19
@@ -33,6 +36,10 @@ class ProcessEnded(ProgramFailed):
 
 class NotPermitted(CairnError):
     """The kernel does not let this user read the process."""
+
+
+class FileMissing(CairnError):
+    """The process runs, but the kernel has no such file of it."""
 
 
 class Target(Struct, frozen=True):
@@ -56,7 +63,19 @@ class Target(Struct, frozen=True):
         """The content of a file in the process's folder of /proc."""
         try:
             with open(f"{self.folder}/{name}", "rb") as file:
-                return file.read(_READ_MOST)
+                content = file.read(_READ_MOST + 1)
+        except OSError as error:
+            raise self.refused(error) from error
+        if len(content) > _READ_MOST:
+            raise CairnError(f"{self.folder}/{name} is larger than {_READ_MOST >> 20} MiB")
+        return content
+
+    def lines(self, name: str) -> Iterator[str]:
+        """Yields the lines of a file in the process's folder of /proc, to its end."""
+        try:
+            with open(f"{self.folder}/{name}", "rb", buffering=_BUFFER) as file:
+                for line in file:
+                    yield os.fsdecode(line).removesuffix("\n")
         except OSError as error:
             raise self.refused(error) from error
 
@@ -82,7 +101,15 @@ class Target(Struct, frozen=True):
         """The error for the user when the kernel refused to read the process."""
         if error.errno in (errno.EACCES, errno.EPERM):
             return not_permitted(self.pid)
-        return ProcessEnded(self.pid)
+        # A process that is ending may still be listed when it has no memory any more (ESRCH).
+        if error.errno == errno.ESRCH:
+            return ProcessEnded(self.pid)
+        try:
+            self.check()
+        except ProcessEnded as ended:
+            return ended
+        says = str(cannot("read", error.filename or self.folder, error))
+        return FileMissing(says) if error.errno == errno.ENOENT else CairnError(says)
 
     def check(self) -> None:
         """Raises ProcessEnded if the process has ended, or if another one has its id now."""

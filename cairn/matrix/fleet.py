@@ -38,7 +38,7 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.errors import CairnError, cannot
-from cairn.model import Run, Sample
+from cairn.model import INTERRUPTED, UNSUITED, Run, Sample
 from cairn.run import store
 from cairn.run.proof import unproven
 from cairn.run.store import FLEET
@@ -133,6 +133,8 @@ class DeliveredRound(Struct, frozen=True):
     node: Node
     run: Run
     samples: tuple[Sample, ...]
+    stopped: tuple[str, ...] = ()
+    """By workload: why measuring of the round ended."""
 
     @property
     def stratum(self) -> tuple[object, ...]:
@@ -162,12 +164,22 @@ class NodeRun(StoredRun):
             return encoded(self._run)
         if name == SAMPLES:
             return b"".join(encoded(one) + b"\n" for of in self.rounds for one in of.samples)
-        if name == STOPPED and self._ended is not None:
-            says = (
-                units.counted(len(self.rounds), "round") if self._ended == COMPLETE else self._ended
-            )
-            return says.encode() + b"\n"
+        if name == STOPPED:
+            return "".join(f"{why}\n" for why in self._reasons()).encode() or None
         return None
+
+    def _reasons(self) -> list[str]:
+        """Why measuring ended: one reason for all workloads, or one for each.
+
+        There is one for each if a workload is `UNSUITED` in all rounds.
+        """
+        says = " ".join(self._ended.split()) if self._ended is not None else None
+        if says == COMPLETE:
+            says = units.counted(len(self.rounds), "round")
+        whys = [set(of) for of in zip(*(one.stopped for one in self.rounds), strict=False)]
+        if {UNSUITED} in whys:
+            return [UNSUITED if of == {UNSUITED} else says or INTERRUPTED for of in whys]
+        return [says] if says is not None else []
 
 
 class Fleet:
@@ -210,7 +222,7 @@ class Fleet:
         """
         try:
             self._lock = os.open(self.path / FLEET, os.O_RDWR | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            store.lock(self._lock)
         except BlockingIOError:
             raise CairnError(
                 f"another cairn waits for {self.path.name} already; 'cairn matrix status "
@@ -282,7 +294,7 @@ class Fleet:
         if number not in self._read:
             folder = store.Folder(self.path / _ROUNDS / self.name_of(number))
             self._read[number] = DeliveredRound(
-                number, _node(folder.path), folder.run(), folder.samples()
+                number, _node(folder.path), folder.run(), folder.samples(), folder.stopped()
             )
         return self._read[number]
 

@@ -140,7 +140,7 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
         settings=settings, contenders=competing.contenders, baseline=competing.baseline,
         rule=replace(runs.rule(named.plan, 1, None), budget_s=None), seed=plan.seed,
         host=machine.host(), notes=programs.notes_of(named.plan, here),
-        experiment=f"{EXPERIMENT} {plan.plan}",
+        experiment=f"{EXPERIMENT} {plan.plan}", made_by="cairn matrix run",
     )  # fmt: skip
     folder = store.Folder.create(attempt, run)
     folder.write(inputs.KEPT, inputs.as_kept(sums))
@@ -154,7 +154,9 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
             stop_request.check()
     finally:
         inputs.remove_work(settings)
-    left_out = sorted({settings.workloads[workload].name for workload, _ in folder.left_out()})
+    # The warm-up has the number 0. A failed preparation in it costs the round nothing.
+    lost = [workload for workload, round_number in folder.left_out() if round_number > 0]
+    left_out = sorted({settings.workloads[workload].name for workload in lost})
     if left_out:
         raise CairnError(
             f"round {number} is not whole: the preparation of {', '.join(left_out)} failed twice"

@@ -21,7 +21,7 @@ from cairn.errors import CairnError
 from cairn.matrix import schedulers
 from cairn.matrix.fleet import COMPLETE, Fleet, Job, missing
 from cairn.matrix.schedulers import Fate, Scheduler
-from cairn.model import TIME_BUDGET
+from cairn.model import NOT_MEASURED, TIME_BUDGET
 from cairn.run import stop_request
 
 TRIES = 3
@@ -70,7 +70,10 @@ class FleetWatch:
         self._past = {job.id for job in fleet.submitted()}
         """The ids of jobs that were submitted before this watch began, and were not seen alive."""
         self._unreachable = False
-        self._since = clock()
+        self._reasons: set[str] = set()
+        """The reasons of waiting jobs that were told already."""
+        self._since: float | None = None
+        """The time at which the budget begins; None while all jobs wait in the queue."""
 
     def wait(self, poll_s: float = _POLL_S) -> str:
         """Waits until every round was delivered, given up or cancelled, or the budget ends.
@@ -100,7 +103,8 @@ class FleetWatch:
             return COMPLETE
         jobs = self.jobs
         budget = self._fleet.plan.budget_s
-        if budget is not None and self._clock() - self._since >= budget:
+        spent = 0.0 if self._since is None else self._clock() - self._since
+        if budget is not None and spent >= budget:
             self._fleet.end(TIME_BUDGET)
             self._scheduler.cancel(jobs)
             return TIME_BUDGET
@@ -110,6 +114,9 @@ class FleetWatch:
             return None
         self._unreachable = False
         self._past.difference_update(alive)
+        if any(state != "PENDING" for state in alive.values()):
+            self._begin_budget()
+        self._tell_reasons(jobs)
         self._note_refusals([job for job in jobs if alive.get(job.id) == "PENDING"])
         running = {job.round for job in jobs if job.id in alive}
         for number in running:
@@ -218,6 +225,7 @@ class FleetWatch:
             if number in self._told:
                 continue
             self._told.add(number)
+            self._begin_budget()
             node = self._fleet.delivered(number).node
             self._tell(
                 "round",
@@ -227,6 +235,27 @@ class FleetWatch:
                 if (node.name, says) not in self._absent:
                     self._absent.add((node.name, says))
                     self._tell("▲", f"{node.name}: {says}")
+
+    def _begin_budget(self) -> None:
+        """Begins the time of the budget, unless it has begun already."""
+        if self._since is None:
+            self._since = self._clock()
+
+    def _tell_reasons(self, jobs: tuple[Job, ...]) -> None:
+        """Tells each new reason for which a job may wait for ever."""
+        reasons = self._scheduler.reasons
+        for reason in dict.fromkeys(reasons.values()):
+            if reason in self._reasons:
+                continue
+            self._reasons.add(reason)
+            waiting = [job.round for job in jobs if reasons.get(job.id) == reason]
+            advice = "ctrl-C ends cairn, and scancel ends the jobs"
+            if reason == "PartitionTimeLimit":
+                advice = (
+                    f"the partition does not allow the {schedulers.limit_min(self._fleet)} minutes "
+                    f"of a job; {advice}; then begin a new run with --sbatch time=N"
+                )
+            self._tell("▲", f"Slurm does not start {_rounds(waiting)} yet: {reason}; {advice}")
 
     def _note_refusals(self, waiting: list[Job]) -> None:
         """Counts the rounds that nodes refused, and keeps waiting jobs away from these nodes."""
@@ -259,7 +288,7 @@ class FleetWatch:
 
     def _why_not(self, left: tuple[int, ...]) -> str:
         whys = dict.fromkeys(self._state(number).why for number in left)
-        return f"{_rounds(left)} not measured: {'; '.join(filter(None, whys))}"
+        return f"{_rounds(left)} {NOT_MEASURED}{'; '.join(filter(None, whys))}"
 
 
 def _rounds(numbers: tuple[int, ...] | list[int]) -> str:

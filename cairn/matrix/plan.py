@@ -21,7 +21,7 @@ from cairn.errors import CairnError, UsageError
 from cairn.matrix import recipes
 from cairn.matrix.toml_lines import KeyPath, line_of, lines_of
 from cairn.model import BENCH_ROUNDS_MOST
-from cairn.run import shell_line, workloads
+from cairn.run import server, shell_line, workloads
 
 Kind = Literal["program", "kernel", "workload"]
 """A real program; a small program of ours that stands for one; a workload of the catalog."""
@@ -442,8 +442,6 @@ class _Reader:
         for key in _SHELL_LINES:
             if key in values:
                 self._check_shell((*path, key), values[key])
-        if "load" in values and "{port}" not in values["load"]:
-            self._wrong((*path, "load"), "the load must name the server's port as {port}")
         if "ready" in values and "load" not in values:
             self._wrong((*path, "ready"), "'ready' belongs to a server, which has a 'load'")
 
@@ -559,8 +557,9 @@ class _Reader:
             self._wrong(path, "{data} needs an 'input' or a 'file'")
         if fed and "data" not in used:
             self._wrong(path, "its inputs have no effect: no line has {data}")
-        if "port" in used and not made.load:
+        if "port" in used and "load" not in table:
             self._wrong(path, "{port} belongs to a server, which has a 'load'")
+        self._check_port(path, made, table)
         for name in sorted(in_arguments & set(PLACES) - {"threads"}):
             says = f"{{{name}}} has no meaning in the arguments of a workload; only {{threads}} has"
             self._wrong((*path, "arguments"), says)
@@ -568,6 +567,27 @@ class _Reader:
             close = difflib.get_close_matches(name, PLACES, n=1, cutoff=0.75)
             if close:
                 self._wrong(path, f"there is no {{{name}}}; did you mean {{{close[0]}}}?")
+
+    def _check_port(self, path: KeyPath, made: PlannedProgram, table: Mapping[str, Any]) -> None:
+        """Notes a server whose port is missing, or stands where it is not replaced."""
+        if not isinstance(table.get("load"), str):
+            return
+        values = tuple(value for _, value in made.environment)
+        if not server.uses_port(made.load):
+            self._wrong((*path, "load"), "the load must name the server's port as {port}")
+        elif not made.ready and not server.uses_port(made.command, made.prepare, *values):
+            self._wrong(
+                path,
+                "nothing says when the server is ready: write {port} where its port belongs, or "
+                "add 'ready'",
+            )
+        for key, lines in (("stdin", (made.stdin,)), ("writes", made.written)):
+            if server.uses_port(*lines):
+                self._wrong((*path, key), f"{{port}} has no meaning in '{key}'")
+        without_shell = {"environment": values, "command": () if made.shell else (made.command,)}
+        for key, lines in without_shell.items():
+            if any("${port}" in line for line in lines):
+                self._wrong((*path, key), "${port} belongs to a shell; write {port}")
 
     def _with_threads(
         self, path: KeyPath, made: PlannedProgram, values: Mapping[str, Any]

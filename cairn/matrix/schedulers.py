@@ -43,6 +43,9 @@ _CANCEL_TRIES = 2
 """A job on this machine is asked this many times to end, and each time has _CANCEL_S to do so. It
 ignores the request while it starts."""
 
+_USUAL = frozenset({"", "None", "Priority", "Resources", "JobArrayTaskLimit"})
+"""The reasons of Slurm for which a job waits until other jobs have ended."""
+
 Ending = Literal["lost", "failed", "cancelled", "unknown"]
 """How a job ended without delivering its round. "lost" means that the job was not the cause: for
 example, its node failed."""
@@ -64,6 +67,8 @@ class Scheduler(Protocol):
     """The number of jobs that may be submitted at the same time; None for any number."""
     trouble: str
     """The last line of errors if the last look at the jobs failed; else ""."""
+    reasons: Mapping[str, str]
+    """By id: the scheduler's word for why a job waits, if it may never begin."""
     patience_s: float
     """A job that neither waits nor runs, and has not delivered its round, counts as ended after
     this many seconds."""
@@ -130,8 +135,11 @@ class Slurm:
     patience_s = 15.0
 
     def __init__(self, fleet: Fleet, module: Any) -> None:
+        self.reasons: Mapping[str, str] = {}
         self._fleet = fleet
         self._module = module
+        self._held: set[str] = set()
+        """The ids of the jobs that Slurm held after a failed start, and that were ended here."""
         needed("slurm")
 
     def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
@@ -141,9 +149,14 @@ class Slurm:
             folder=self._fleet.path / LOGS, max_num_timeout=0
         )
         further: dict[str, Any] = {"requeue": True, "mem": "0", **dict(plan.options)}
+        limit = limit_min(self._fleet)
+        if further.get("time") == str(limit):
+            # submitit must know the limit. A job that takes longer than submitit expects is queued
+            # again for ever, as if it had been preempted.
+            del further["time"]
         settings: dict[str, Any] = {
             "job_name": f"cairn-{plan.plan}"[:40],
-            "time": plan.minutes,
+            "time": limit,
             "nodes": 1,
             "ntasks_per_node": 1,
             "exclusive": True,
@@ -184,23 +197,34 @@ class Slurm:
             return None
         wanted = {job.id for job in jobs}
         found = {}
+        reasons = {}
         for line in said.splitlines():
             name, state, reason = [*line.strip().split("|"), "", ""][:3]
             if name not in wanted:
                 continue
             if state == "PENDING" and "requeued held" in reason.replace("_", " ").lower():
+                self._held.add(name)
                 self.cancel([Job(name, 0)])
                 continue
             found[name] = state
+            if state == "PENDING" and reason not in _USUAL:
+                reasons[name] = reason
+        self.reasons = reasons
         return found
 
     def fate(self, job: Job, /) -> Fate:
-        """Asks scontrol, which knows a job for some minutes after its end."""
+        """Asks scontrol, which knows a job for some minutes after its end.
+
+        A held job that was ended here is a failed one, although Slurm says that it was cancelled.
+        """
         said = _asked(["scontrol", "--oneliner", "show", "job", job.id]) or ""
         fields = dict(re.findall(r"(\w+)=(\S*)", said.splitlines()[0] if said.strip() else ""))
         state, node = fields.get("JobState", ""), fields.get("NodeList", "")
+        if job.id in self._held:
+            state = "LAUNCH_FAILED"
         endings: dict[str, Ending] = {
             "FAILED": "failed", "TIMEOUT": "failed", "OUT_OF_MEMORY": "failed",
+            "LAUNCH_FAILED": "failed",
             "CANCELLED": "cancelled", "NODE_FAIL": "lost", "PREEMPTED": "lost", "BOOT_FAIL": "lost",
         }  # fmt: skip
         return Fate(endings.get(state, "unknown"), state, "" if node == "(null)" else node)
@@ -225,6 +249,7 @@ class Local:
 
     most: int | None = 1
     trouble = ""
+    reasons: Mapping[str, str] = {}
     patience_s = 0.5
 
     def __init__(self, fleet: Fleet, module: Any) -> None:
@@ -316,6 +341,12 @@ def at_once(rounds: int) -> int:
     other, and an interval needs at least two of them.
     """
     return max(1, rounds // 4)
+
+
+def limit_min(fleet: Fleet) -> int:
+    """The time limit of a job in minutes: that of --sbatch time=N, or else that of the plan."""
+    given = dict(fleet.plan.options).get("time", "")
+    return int(given) if re.fullmatch(r"[1-9][0-9]{0,8}", given) else fleet.plan.minutes
 
 
 def log_of(fleet: Fleet, job: Job) -> str:

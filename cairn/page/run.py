@@ -105,6 +105,8 @@ def _made_by(measured: Measured) -> str:
         return command(f"cairn bench {measured.bench}")
     if measured.kind != "comparison":
         return "cairn bench"
+    if measured.run.made_by is not None:
+        return command(measured.run.made_by)
     return "cairn check" if measured.run.gate is not None else "cairn compare"
 
 
@@ -209,7 +211,7 @@ def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
         yield replace(data, items=(*data.items, csv))
     else:
         yield Topic("data", "Raw data", (csv,))
-    again = repeat_command.command(run, measured.bench)
+    again = repeat_command.command(run, measured.bench, measured.plan)
     if again is None:
         return
     seed = "" if measured.kind == "soak" else ", with the same seed"

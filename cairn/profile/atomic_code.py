@@ -1,9 +1,10 @@
 """Recognizes atomic instructions and pauses at the addresses of clock samples (x86-64).
 
 An atomic instruction that waits for its cache line holds the processor, so clock samples come right
-after it or at it. The loop of a spin lock has an instruction `pause`, which also takes long. So the
-kind of a sample follows from the instruction at its address and from the one that ends there. The
-file may be hostile: every read is bounded, and nothing is executed.
+after it or at it. The loop of a spin lock often has an instruction `pause`, which also takes long.
+So the kind of a sample follows from the instruction at its address and from the one that ends
+there. Without `pause`, the loop itself is recognized (`waiting_loops`). The file may be hostile:
+every read is bounded, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import os
 from msgspec import Struct
 
 from cairn.binary import elf
+from cairn.profile.waiting_loops import LONGEST, LOOP_BYTES, waits
 
-_LONGEST = 15
-"""The most bytes of an instruction."""
 _PAUSE = b"\xf3\x90"
 _LOCK = 0xF0
 _REX = range(0x40, 0x50)
@@ -38,6 +38,7 @@ class Atomic(Struct, frozen=True):
     """An atomic instruction, or a pause."""
 
     is_pause: bool
+    """Whether it is a pause, or any instruction of a loop that only waits."""
     address: int | None
     """The address of its memory operand in the file; None if the address depends on a register."""
 
@@ -97,16 +98,20 @@ def decoded(code: bytes) -> _Decoded | None:
 def atomic_at(path: str, offset: int) -> Atomic | None:
     """The atomic instruction or pause at an offset of a file, or that ends there; None if neither.
 
-    None also for a file that cannot be read.
+    An instruction of a loop that only waits counts as a pause. None also for a file that cannot be
+    read.
     """
     try:
         descriptor = elf.open_regular(path)
     except OSError:
         return None
     try:
-        before = os.pread(descriptor, min(offset, _LONGEST), max(0, offset - _LONGEST))
-        after = os.pread(descriptor, _LONGEST, offset)
-        found = _found(before, after)
+        start = max(0, offset - LOOP_BYTES)
+        code = os.pread(descriptor, offset - start + LOOP_BYTES + LONGEST, start)
+        at = min(len(code), offset - start)
+        found = _found(code[max(0, at - LONGEST) : at], code[at : at + LONGEST])
+        if found is None and waits(code, at):
+            return Atomic(True, None)
         if found is None or found[1] is None:
             return found[0] if found is not None else None
         image = elf.Image(descriptor)

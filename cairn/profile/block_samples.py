@@ -59,19 +59,20 @@ def sampled(tally: Tally) -> int:
 
 
 def freed(tally: Tally, group: int) -> int:
-    """The number of blocks of a size group whose free was sampled.
+    """The effective number of blocks of a size group whose free was sampled.
 
-    If some of the frees have copies (`Timed.copies`), it is the number of frees without copies that
-    would have the same error, which is smaller.
+    It is the number of copies (`Timed.copies`) divided by `Timed.effect`. So many frees with one
+    copy each have the same error.
     """
     n, places = _sampled(tally, group, are_freed=True), _places(group, are_freed=True)
     return math.ceil(n / tally.timed.effect(places))
 
 
 def _sampled(tally: Tally, group: int, *, are_freed: bool) -> int:
-    """The number of timed operations on blocks of a size group: frees, or allocations.
+    """The number of copies (`Timed.copies`) of the timed operations on blocks of a size group.
 
-    The faults or the events of some of them were counted instead of their time.
+    These are the frees, or the allocations. The faults or the events of some of them were counted
+    instead of their time. An operation in `Timed.switched` counts once.
     """
     places, timed = _places(group, are_freed=are_freed), tally.timed
     columns = [timed.count, timed.alone, timed.switched]

@@ -203,6 +203,9 @@ def run_of(found: SampleCounts, *, probed: bool) -> ClockRun:
         interrupts_ns=None if unseen else sum(came[place] for place in inside),
         interrupts_unseen=unseen,
         functions=found.functions(),
+        page_faults_ns=None
+        if found.scope == "threads in user mode"
+        else ns[Spot.OWN_FAULTS] + ns[Spot.FAULTS],
     )
 
 

@@ -236,6 +236,24 @@ def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
     )
 
 
+def page_fault_share(profile: Profile) -> Estimate | None:
+    """The share of CPU time in page faults of the allocator and of the program.
+
+    Returns None if the clock samples do not show page faults, or if there are fewer than
+    SAMPLES_LEAST. If no sample came in a page fault, the share is 0, and its interval shows how
+    large the share may be nevertheless.
+    """
+    runs = counted_runs(used(profile))
+    known = sum(run.inside_ns + run.program_ns for run in runs)
+    squares = sum(run.squares for run in runs)
+    in_faults = [run.page_faults_ns for run in runs if run.page_faults_ns is not None]
+    samples = sum(run.samples for run in runs)
+    if len(in_faults) < len(runs) or samples < SAMPLES_LEAST or not known or not squares:
+        return None
+    share, alike = min(1.0, sum(in_faults) / known), known * known / squares
+    return Estimate(share, wilson(share * alike, alike))
+
+
 def _too_few(samples: int) -> str:
     return (
         f"there {'is' if samples == 1 else 'are'} only {samples:,} clock "

@@ -14,9 +14,9 @@ The factor 1 - n / N makes the result exact if every operation was timed. The va
 errors: that of the line's share of the stratum, and that of the line's mean time. Totals and
 variances of strata are added up.
 
-In a program with millions of live blocks, a timed free stands for more frees than others, and n and
-S have it once for each of its copies (`Timed.copies`). So the estimates have no bias, but the error
-is that of a smaller sample: in the variance, n is divided by `Timed.effect`.
+In a program with millions of live blocks, one timed free may stand for more frees than another one.
+It then has several copies (`Timed.copies`), and n and S count each copy. So the estimates have no
+bias. Their error is that of a smaller sample: the variance divides n by `Timed.effect`.
 
 The intervals contain the sampling error only, and no error of the clock. A sample also says nothing
 about rare events that it does not contain, such as one operation in a million that takes a million
@@ -135,8 +135,8 @@ class Line(Struct, frozen=True):
     within: Interval
     """The interval of the number of operations. It has no width if the number is exact."""
     timed: int
-    """Number of timed operations. If some of them have copies (`Timed.copies`), it is the number of
-    operations without copies that would have the same error, which is smaller."""
+    """The effective number of timed operations. It is the number of copies (`Timed.copies`) divided
+    by `Timed.effect`. So many operations with one copy each have the same error."""
     untimed: int
     """Number of operations in strata in which no operation was timed. The times below leave these
     operations out."""
@@ -313,8 +313,8 @@ class _Part(Struct, frozen=True, eq=False):
     total: float
     """The estimated time of all operations."""
     least: float
-    """The measured time of the timed operations, which is a lower limit of `total`; 0 if it is not
-    known, because some of them have copies."""
+    """A lower limit of `total`: the measured time of the timed operations. It is 0 if an operation
+    has several copies, because its time is then added several times."""
     variance: float
     """The variance of `total`."""
     calling: float
@@ -587,10 +587,13 @@ def sampled_share(
 ) -> Interval:
     """Wilson's interval of the `share` of the PATHS `mine` in a sample of `n` operations.
 
-    rest: the other PATHS of the sample. `n` has each operation once for each of its copies.
+    rest: the other PATHS of the sample.
+    n: the number of copies of all operations in the sample.
+
+    The variance of a share p is p (1 - p) ((1 - p) effect(mine) + p effect(rest)) / n.
     """
     of_mine, of_rest = timed.effect(mine), timed.effect(rest)
-    # If the sample has none of one kind, those may have as many copies as the others.
+    # If the sample has no operation of one part, the effect of the other part is used for both.
     if share in (0.0, 1.0):
         of_mine = of_rest = max(of_mine, of_rest)
     n /= share * of_rest + (1 - share) * of_mine

@@ -10,10 +10,11 @@ _GETTING = ("mmap", "mremap", "brk")
 
 
 def most_bytes(tally: Tally, moments: Sequence[Moment]) -> int:
-    """The most bytes that the allocator held at a moment, if the probe did not count the maximum.
+    """The most bytes that the allocator held at any recorded moment.
 
-    Without a moment, it is a bound: the bytes of all calls that get memory, with the whole new size
-    of each mremap and with the bytes by which brk shrank the heap.
+    It is used if the probe did not count the maximum at each system call. Without a moment, the
+    result is an upper bound: the bytes of all calls that get memory, with the whole new size of
+    each mremap and with the bytes by which brk shrank the heap.
     """
     known = [moment.held_bytes for moment in moments if moment.held_bytes is not None]
     return max(known) if known else sum(_moved(tally, name) for name in _GETTING)

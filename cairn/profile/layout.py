@@ -38,7 +38,8 @@ _BLOCKS_LEAST = 20
 """A figure is None if it comes from fewer regions or allocations than these."""
 _SETS_LEAST = 40
 """With fewer sampled blocks than this, `Layout.set_share` is None."""
-_LARGE_BYTES = 4096
+LARGE_BYTES = 4096
+"""`Layout.set_share` and `Layout.large_share` are about blocks of this size and more."""
 _QUICK, _SLOW = 16, 1000
 """The number of operations between a free and the reuse of its memory. Up to _QUICK operations, the
 memory is probably still in the cache. Above _SLOW it probably is not."""
@@ -227,8 +228,9 @@ def why_missing(folder: Path, program: str, pid: int, *, forked: bool) -> str:
     if any(_record(path) is None for path in folder.glob(f"{pid}.*{SUFFIX}")):
         return f"{who} ended before the probe had looked at its blocks, or while it did"
     return (
-        f"the probe could make no file for the blocks of {name} ({pid}): the disk is full, "
-        "the limit of file sizes is too low, or the program has a filter of system calls (seccomp)"
+        f"there is no file of the blocks of {name} ({pid}): it could not be made (the disk is "
+        "full, the limit of file sizes is too low, or the program has a filter of system calls by "
+        "seccomp), or it was not copied with the other files"
     )
 
 
@@ -442,7 +444,7 @@ def _large_share(found: np.void) -> float | None:
         kept = np.count_nonzero(sizes)
         weight = per_block * int(found["seen"][group]) / kept if kept else 0.0
         every += weight * float(sizes.sum())
-        large += weight * float(sizes[sizes >= _LARGE_BYTES].sum())
+        large += weight * float(sizes[sizes >= LARGE_BYTES].sum())
     return float(large / every) if every else None
 
 
@@ -455,7 +457,7 @@ def _set_share(found: np.void) -> Figure | None:
     sets, weights = [], []
     for group, per_block in enumerate((int(found["gap"]), int(found["gap"]), 1)):
         entries = found["blocks"][group]
-        entries = entries[entries["bytes"] >= _LARGE_BYTES]
+        entries = entries[entries["bytes"] >= LARGE_BYTES]
         sets.append((entries["address"] >> 6 & 63).astype(int))
         kept = max(1, int(np.count_nonzero(found["blocks"][group]["bytes"])))
         weights.append(np.full(len(entries), per_block * int(found["seen"][group]) / kept))

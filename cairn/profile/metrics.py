@@ -15,10 +15,10 @@ from typing import Literal
 from msgspec import Struct
 
 from cairn.profile.block_samples import usable_per_asked
-from cairn.profile.estimates import TOTAL, Z, lines, remote_share
-from cairn.profile.layout import Figure
+from cairn.profile.estimates import TOTAL, Z, lines, octaves, remote_share
+from cairn.profile.layout import LARGE_BYTES, Figure
 from cairn.profile.tables import event_lines, faults_inside, new_share
-from cairn.profile.tally import CALLS, KINDS, Moment, Profile
+from cairn.profile.tally import CALLS, KINDS, SIZE_BUCKETS, Moment, Profile, Tally
 
 Kind = Literal["kernel", "locks", "memory", "layout", "time"]
 """The group of a metric in tables."""
@@ -30,8 +30,8 @@ Number = tuple[float, float, float]
 """A value, and the lower and the upper end of its interval."""
 
 EXAMINED_LEAST = 0.5
-"""The share of huge pages is that of an examined moment with at least this part of the peak of the
-live bytes. Few moments are examined, so that of the peak itself may not be."""
+"""Huge pages are counted only at some moments. Their share is taken from the counted moment with
+the most live bytes, if these are at least this part of their peak."""
 
 
 class ProfileMetric(Struct, frozen=True):
@@ -214,6 +214,9 @@ def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
             yield key, (figure.value, figure.low, figure.high)
     if layout.large_share is not None:
         yield "large", _exact(layout.large_share)
+    mean_bytes = _mean_large(profile.counts_of_largest)
+    if mean_bytes is not None:
+        yield "large.mean", _exact(mean_bytes)
     yield "snapshot", _exact(layout.snapshot_bytes)
     if layout.watches.lines:
         yield "watched", _exact(layout.watches.lines)
@@ -228,6 +231,16 @@ def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
                 active.high + passive.high,
             ),
         )
+
+
+def _mean_large(tally: Tally) -> float | None:
+    """The mean requested size of the blocks of 4 KiB and more; None if there are none."""
+    import numpy as np
+
+    ends = octaves(SIZE_BUCKETS, 4)
+    weights = np.where(ends[:-1] >= LARGE_BYTES, tally.sizes, 0.0)
+    whole = float(weights.sum())
+    return float((weights * (ends[:-1] + ends[1:])).sum()) / 2 / whole if whole else None
 
 
 def _times(profile: Profile) -> Iterator[tuple[str, Number]]:

@@ -1,6 +1,8 @@
-"""What is not known from the probe's files of former versions. All functions are pure."""
+"""Removes from old probe files the numbers that cannot be interpreted. All functions are pure."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +11,17 @@ from cairn.profile.tally import GROUPS, PATHS
 
 _FREES = ("free, local", "free, remote")
 _UNEQUAL_LEAST = 1.02
-"""The frees of a size group stand for unequal numbers of blocks if they stand for this multiple of
-`gap` blocks on average. Without it, a file that was read while its process ran would seem to have
-unequal ones."""
+"""If the frees of a size group stand for more than this multiple of `gap` blocks on average, they
+stand for unequal numbers of blocks. The limit is not 1, because a file may be read while its
+process runs. Its counters then disagree slightly."""
 
 
 def without_unequal_frees(samples: NDArray[np.void], gap: int) -> NDArray[np.void]:
     """The samples of a file of version 8, without frees that stand for unequal numbers of blocks.
 
-    A block stands for more blocks the more of them are alive. The file has neither the times nor
-    the number of remote frees by how many blocks they stand for. So nothing is known from these
-    frees, and they count as not timed.
+    A watched block stands for more blocks each time when half of the watched blocks are dropped. A
+    file of version 8 does not say how many blocks a timed free stands for. So neither the times of
+    these frees nor the share of remote frees can be estimated. The frees count as not timed.
 
     samples: the struct profile_samples.
     """
@@ -33,3 +35,9 @@ def without_unequal_frees(samples: NDArray[np.void], gap: int) -> NDArray[np.voi
             found = found.copy()
             found["times"][0, places] = np.zeros((), samples.dtype["times"].base)
     return found
+
+
+def later_counts(head: np.void, *, is_old: bool) -> tuple[float, NDArray[np.float64]]:
+    """`Tally.sealed_bytes` and `Tally.fresh_others`, which are NaN in a file of version 8."""
+    sealed_bytes, fresh_others = float(head["sealed_bytes"]), head["fresh_others"].astype(float)
+    return (math.nan, fresh_others * math.nan) if is_old else (sealed_bytes, fresh_others)

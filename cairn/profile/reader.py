@@ -28,7 +28,7 @@ from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.early_ends import lived_to_the_end
 from cairn.profile.layout import has_file, why_missing
 from cairn.profile.layout import of as layout_of
-from cairn.profile.old_files import without_unequal_frees
+from cairn.profile.old_files import later_counts, without_unequal_frees
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
     BUCKETS,
@@ -74,7 +74,7 @@ those after it, which are taken to be 0."""
 _APPENDED = "held_most"
 ORDER = 0x01020304
 PATH_BYTES = 1024
-CHUNK_THREADS, CHUNKS = 8, 24
+CHUNK_THREADS, CHUNKS = 8, 20
 OTHER_CALLS = 32
 MOMENTS = 384
 MOMENT = (
@@ -138,6 +138,8 @@ def layouts(order: str) -> Layouts:
             *_fields(u8, "has_event_nothing threads_started threads_live threads_most"),
             ("threads_lost", u8),
             ("chunks", u8, CHUNKS),
+            ("sealed_bytes", u8),
+            ("fresh_others", u8, len(GROUPS)),
             *_fields(u8, "samples live_way live_peak_usable live_granted live_noted_usable"),
             *_fields(u8, "live_noted_bytes live_noted_error live_looks"),
             ("failed", u8, len(ALLOCATING)),
@@ -485,7 +487,9 @@ def _head(file: _Source) -> tuple[np.void, Layouts]:
         raise _Damaged("its byte order is unknown")
     version = int(head["version"])
     if version not in _HEAD_BYTES:
-        raise _Damaged(f"it has version {version}, and this cairn reads version {VERSION}")
+        raise _Damaged(
+            f"it has version {version}, and this cairn reads versions {BEFORE} and {VERSION}"
+        )
     head = _padded(content[: _HEAD_BYTES[version]], layout.head)
     sizes = [int(head[f"{name}_bytes"]) for name in ("head", "thread", "samples")]
     if sizes != [_HEAD_BYTES[version], layout.thread.itemsize, layout.samples.itemsize]:
@@ -632,6 +636,8 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         highest = (number[f"live_{name}"] for name in ("noted_bytes", "noted_error", "looks"))
         requested = estimated_peak(tally, moments, number["gap"], *highest)
     live_least = usable.low if usable is not None else 0
+    held_counted = _SEEN[number["dispatch"]] == "dispatch" and held >= max(1, live_least)
+    at_moments = held_memory.most_bytes(tally, moments)
     ended_unix_ns = number["began_unix_ns"] + number["ns_last"] - number["ns_begin"]
     return Process(
         pid=number["process"],
@@ -664,8 +670,11 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
-        held_bytes=max(held or held_memory.most_bytes(tally, moments), live_least),
-        held_counted=held >= max(1, live_least),
+        held_bytes=max(held or at_moments, live_least),
+        held_counted=held_counted,
+        # Without moments, `at_moments` is a bound: the bytes of all calls that got memory.
+        held_is_least=not held_counted
+        and (held > 0 or len(moments) > 0 or live_least > at_moments),
         shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
         locks=lock_records.counted(samples["locks"], _text(head["program"]), ended_unix_ns),
     )
@@ -702,6 +711,7 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
     )
     detours = int(kernel.count.sum()) if _SEEN[int(head["dispatch"])] == "dispatch" else 0
     detour_ticks = detours * int(head["dispatch_ticks"])
+    sealed_bytes, fresh_others = later_counts(head, is_old=head["version"] == BEFORE)
     return Tally(
         span_ticks=int(head["ticks_last"]) - int(head["ticks_begin"]),
         span_ns=int(head["ns_last"]) - int(head["ns_begin"]),
@@ -714,6 +724,7 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         asked=threads.counts["bytes"],
         released=threads.counts["released"],
         fresh=threads.counts["fresh"],
+        fresh_others=fresh_others,
         frees=threads.counts["frees"],
         cpu_samples=int(threads.counts["cpu_samples"]),
         cpu_samples_inside=threads.counts["cpu_samples_inside"],
@@ -723,6 +734,7 @@ def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:
         late_asked=as_counts(head["late_bytes"]),
         timed=timed,
         kernel=kernel,
+        sealed_bytes=sealed_bytes,
         locks=threads.locks,
         contended_locks=int(head["contended_locks"]),
         other_calls=Counter(

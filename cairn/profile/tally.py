@@ -183,18 +183,20 @@ class Timed(Struct, frozen=True, eq=False):
     buckets: Floats
     """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`."""
     copies: Exact
-    """The sum of the copies of each sampled operation. A free has copies if it is that of a block
-    that stands for more blocks than the others. All fields above have an operation once for each
-    copy, except `switched` and `switched_ticks`. Each copy stands for the same number of
+    """The sum of the copies of the sampled operations. Each operation has one copy. Only a free has
+    more, if its block came to stand for more blocks. All fields above count an operation once for
+    each copy, except `switched` and `switched_ticks`. So each copy stands for the same number of
     operations."""
     squares: Exact
-    """The sum of the squared numbers of copies of each sampled operation. It equals `copies` if no
-    operation has more than one copy."""
+    """The sum of the squared numbers of copies of the sampled operations. It equals `copies` if
+    every operation has one copy."""
 
     def once(self, column: Exact) -> Exact:
-        """One of the fields above, as if each operation counted once; or less.
+        """About the number of operations in one of the fields above, or fewer.
 
-        The result is the field divided by the mean number of copies of a copy's operation.
+        The field counts each operation once for each copy. It is divided by squares / copies, which
+        is the mean number of copies if each operation is weighted by its copies. This is at least
+        the plain mean.
         """
         import numpy as np
 
@@ -205,8 +207,8 @@ class Timed(Struct, frozen=True, eq=False):
     def effect(self, places: Sequence[int]) -> float:
         """The factor by which copies increase the variance of an estimate from these PATHS.
 
-        This is the design effect of unequal weights (Kish, Survey Sampling 1965). It is 1 if there
-        are no copies.
+        This is the design effect of unequal weights (Kish, Survey Sampling 1965). It is 1 if every
+        operation has one copy.
         """
         copies, squares = (int(one[list(places)].sum()) for one in (self.copies, self.squares))
         return max(1.0, squares / copies) if copies else 1.0
@@ -317,6 +319,8 @@ class Tally(Struct, frozen=True, eq=False):
     fresh: Exact
     """[PHASES, GROUPS]: calls of malloc and operator new that were the first to get their memory
     after it came from the kernel."""
+    fresh_others: Floats
+    """[GROUPS]: the same for calls of all other functions that allocate; NaN if it is not known."""
     frees: Exact
     """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. The owner of a block is the
     thread that allocated it. All numbers are 0 unless `Process.exact` is true."""
@@ -336,6 +340,8 @@ class Tally(Struct, frozen=True, eq=False):
     """[ALLOCATING]: the bytes that the calls in `late_calls` requested."""
     timed: Timed
     kernel: Kernel
+    sealed_bytes: float
+    """The bytes from which calls of mprotect took write access; NaN if it is not known."""
     locks: Locks
     contended_locks: int
     """The number of different locks for which a thread waited."""
@@ -485,11 +491,15 @@ class Process(Struct, frozen=True):
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
     held_bytes: int = 0
-    """The most bytes that the allocator had from the kernel at a time."""
+    """The most bytes that the allocator had from the kernel at one time, as far as is known. In the
+    profile of a whole life, it is at least the peak of the live bytes, if these were counted."""
     held_counted: bool = False
-    """Whether the probe counted `held_bytes` at each system call. Otherwise it is the most at a
-    recorded moment, and more may have been held between two moments. It is also False if fewer
-    bytes were counted than were live, because some system calls were not seen then."""
+    """Whether the probe counted the maximum at each system call. If not, `held_bytes` comes from
+    recorded moments, and more may have been held between two of them. `held_counted` is also False
+    if fewer bytes were counted than were live. Some system calls were not seen then.
+    Without dispatch it is always False, because direct system calls are not seen."""
+    held_is_least: bool = False
+    """Whether the allocator may have held more than `held_bytes` at one time."""
     shrunk_bytes: int = 0
     """The bytes by which `brk` shrank the heap, or less: see `held_memory.shrunk_bytes`."""
     grown_bytes: int | None = None
@@ -588,6 +598,10 @@ class ClockRun(Struct, frozen=True):
     functions: tuple[FunctionTime, ...] = ()
     """The functions whose times make up `own_ns`, the costliest first; empty with the scope
     "timers"."""
+    page_faults_ns: float | None = None
+    """Time in page faults of the allocator and of the program. Those of the program are also in
+    `program_ns`. None if the clock samples do not tell page faults from other time. A run of an
+    earlier version also has None."""
 
     @property
     def inside_ns(self) -> float:
@@ -610,8 +624,8 @@ class KernelClock(Struct, frozen=True):
     """Whether the runs after the profiled one differed from it: they used much more or much less
     CPU time, or ended in another way. `runs` then has only the profiled run."""
     unsampled: str = ""
-    """Why a run after the profiled one got no clock samples, as the end of a sentence. `runs` then
-    has only the runs before it. It is empty if there was no such run."""
+    """Why a run after the profiled one could not be sampled, as the end of a sentence. `runs` then
+    has only the runs before that one. `unsampled` is empty if there was no such run."""
 
 
 class Missing(Struct, frozen=True):
@@ -653,6 +667,8 @@ class Tree(Struct, frozen=True):
     """The runs with clock samples; None if no clock samples were wanted."""
     layout: bool = False
     """Whether the layout of blocks was wanted."""
+    processors: float | None = None
+    """The number of processors that the program may use; None if it is not known."""
 
 
 class ProcessProfile(Struct, frozen=True, eq=False):

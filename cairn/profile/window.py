@@ -180,7 +180,7 @@ def _windowed(
         if name in begin.counted:
             tally = tally - begin.counted[name]
             process = _peak_within(found, moments, begin.peaks.get(name))
-        # A maximum that did not grow in the window lies before it.
+        # If the maximum did not grow in the window, it was reached before the window began.
         is_held_known = process.held_counted and process.held_bytes > begin.held.get(name, 0)
         process = replace(
             process,
@@ -188,6 +188,7 @@ def _windowed(
                 process.held_bytes if is_held_known else held_memory.most_bytes(tally, last)
             ),
             held_counted=is_held_known,
+            held_is_least=not is_held_known and len(last) > 0,
             shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
             state="alive" if now is not None else process.state,
             begin_ns=begin_ns,

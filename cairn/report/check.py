@@ -114,6 +114,11 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
                 )
             if one.low is None and one.measured_rounds is not None:
                 return f"{_partly(one)}, and about {one.rounds_needed} rounds are needed."
+            if one.low is None and not one.rounds:
+                return (
+                    f"no round is complete, and at least {one.rounds_needed} are needed to decide "
+                    f"{measure.noun}."
+                )
             if one.low is None:
                 return (
                     f"{_rounds(one)} cannot decide {measure.noun}; at least {one.rounds_needed} "
@@ -234,9 +239,11 @@ def _advice(report: CheckReport) -> Iterator[str]:
     done = max(one.rounds for one in report.checked)
     rule = report.run.rule
     more = f"--max-rounds {rounds}" if rounds > rule.max_rounds else ""
-    if rule.precision is None:
+    if report.stopped == TIME_BUDGET and not done:
+        yield "Use a longer --budget."
+    elif rule.precision is None:
         yield f"Use -r {rounds}, or leave out -r."
-    elif report.stopped == TIME_BUDGET and rule.budget_s is not None and done:
+    elif report.stopped == TIME_BUDGET and rule.budget_s is not None:
         budget = f"--budget {units.budget(rule.budget_s * rounds / done)}"
         yield f"Use {' '.join(filter(None, (budget, more)))}."
     elif more:

@@ -10,7 +10,7 @@ from cairn import units
 from cairn.compare import matrix, same_program
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
 from cairn.errors import UsageError
-from cairn.model import TIME_BUDGET, UNSUITED, Run, Sample, Workload
+from cairn.model import INTERRUPTED, NOT_MEASURED, TIME_BUDGET, UNSUITED, Run, Sample, Workload
 from cairn.report import formatting
 from cairn.report.standings import FAILED, UNKNOWN, Board
 from cairn.report.tables import Cell, Table, name_of
@@ -63,11 +63,14 @@ def of_runs(
     between: tuple[str, str] | None = None,
     programs: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    notes: Sequence[str] = (),
 ) -> MatrixReport:
     """Makes the report of one or more runs, given with their samples and why they ended.
 
     between: two contenders, of which the second is divided by the first; None divides all by the
-    baseline. Raises UsageError if the runs cannot be merged or have no such contender.
+    baseline. notes: further sentences for the reader, which come first.
+
+    Raises UsageError if the runs cannot be merged or have no such contender.
     """
     programs = _of_tables([run for run, _, _ in runs], programs)
     titles = refuse_unlike([run for run, _, _ in runs], programs)
@@ -110,11 +113,12 @@ def of_runs(
                 workload.name
                 for run, _, stopped in runs
                 for workload, why in zip(run.settings.workloads, stopped, strict=False)
-                if why == UNSUITED
+                if why == UNSUITED and not whole.rounds.get(workload.name)
             )
         ),
         cut=_cut(runs, whole),
         notes=(
+            *notes,
             *_left_out([run for run, _, _ in runs], whole),
             *dict.fromkeys(note for run, _, _ in runs for note in run.notes),
         ),
@@ -166,6 +170,54 @@ def refuse_unlike(runs: Sequence[Run], programs: Sequence[str] | None = None) ->
     return titles
 
 
+def fitting(
+    runs: Sequence[tuple[Run, Sequence[Sample]]], programs: Sequence[str] | None = None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Finds the runs of the nodes of one fleet that can be merged.
+
+    The nodes may have different C libraries or numbers of CPUs, and an allocator may be upgraded
+    between two rounds. One such node does not make the rounds of all others worthless.
+
+    programs: the programs that are compared; None for all. Returns the indexes of the group of runs
+    that fit together and have the most rounds, and a sentence for each other run.
+    """
+    programs = _of_tables([run for run, _ in runs], programs)
+    rounds = [len({one.trial.round for one in samples if one.trial.round}) for _, samples in runs]
+    groups: list[list[int]] = []
+    for at in sorted(range(len(runs)), key=lambda at: -rounds[at]):
+        run = runs[at][0]
+        for group in groups:
+            if all(_unlike(runs[other][0], run, programs) is None for other in group):
+                group.append(at)
+                break
+        else:
+            groups.append([at])
+    best = max(groups, key=lambda group: sum(rounds[at] for at in group))
+    others = sorted(set(range(len(runs))) - set(best))
+    return tuple(sorted(best)), tuple(
+        f"{runs[at][0].id} with {units.counted(rounds[at], 'round')} is left out, because "
+        + next(filter(None, (_unlike(runs[one][0], runs[at][0], programs) for one in best)), "")
+        for at in others
+    )
+
+
+def _unlike(one: Run, other: Run, programs: Sequence[str] | None) -> str | None:
+    """Why the run `other` cannot be merged with `one`, as a phrase; None if it can."""
+    titles = {contender.name: contender.title for contender in one.competing}
+    for contender in other.competing:
+        title = titles.get(contender.name, contender.title)
+        if title != contender.title:
+            return f"its {contender.name} is {contender.title}, and that of {one.id} is {title}"
+    known = {workload.name: workload for workload in one.settings.workloads}
+    for workload in other.settings.workloads:
+        if workload.name not in known or (programs is not None and workload.name not in programs):
+            continue
+        part = same_program.difference(known[workload.name], workload)
+        if part is not None:
+            return f"the {part} of its {workload.name} differs from that of {one.id}"
+    return None
+
+
 def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
     """Yields sentences on what a merged table lacks of each run."""
     if len(runs) < 2:
@@ -211,9 +263,10 @@ def _cut(
     rounds = f"{found.whole_rounds} of {units.counted(planned, 'round')}"
     if any(TIME_BUDGET in stopped for _, _, stopped in runs):
         return f"{TIME_BUDGET}: {rounds} fitted into it"
-    if any(not stopped or "interrupted" in stopped for _, _, stopped in runs):
+    if any(not stopped or INTERRUPTED in stopped for _, _, stopped in runs):
         return f"not finished: {rounds} complete; 'cairn matrix run --resume' continues"
-    return None
+    given_up = [why for _, _, stopped in runs for why in stopped if NOT_MEASURED in why]
+    return f"{rounds} complete: {given_up[0].rstrip('.')}" if given_up else None
 
 
 def board(report: MatrixReport, *, full: bool = False) -> Board:
@@ -242,7 +295,8 @@ def _says(report: MatrixReport) -> Iterator[str]:
     found = report.result
     base = formatting.printable(found.baseline)
     if report.cut is not None and not found.whole_rounds:
-        yield f"There is no complete round yet, so there is no mean ({report.cut})."
+        why = formatting.printable(report.cut)
+        yield f"There is no complete round yet, so there is no mean ({why})."
     least_rounds = matrix.ROUNDS_FOR_INTERVALS
     if 0 < found.whole_rounds < least_rounds:
         few = "1 round is" if found.whole_rounds == 1 else f"{found.whole_rounds} rounds are"
@@ -432,7 +486,7 @@ def _intervals(report: MatrixReport, measure: Measure) -> Table:
 def _footer(report: MatrixReport) -> Iterator[str]:
     found = report.result
     if report.cut is not None:
-        yield report.cut
+        yield formatting.printable(report.cut)
     rounds = sorted(set(found.rounds.values()))
     ran = units.counted(rounds[-1], "round") if rounds else "0 rounds"
     if rounds and rounds[0] != rounds[-1]:

@@ -18,13 +18,13 @@ from cairn.findings.kernel import inclusion
 from cairn.findings.thresholds import is_likely
 from cairn.model import Finding
 from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
-from cairn.profile.estimates import Estimate, busy_ns, clock
+from cairn.profile.estimates import busy_ns, clock
 from cairn.profile.tally import Peak, Profile, lasting
 from cairn.report.formatting import printable, wrapped
 from cairn.report.pinned_table import nearly_empty
 from cairn.report.prediction import sentences
 from cairn.report.profile_gaps import gaps, next_step
-from cairn.report.profile_numbers import about, size_about
+from cairn.report.profile_numbers import about, effect, size_about
 from cairn.why.prediction import Prediction
 
 LINES = 24
@@ -218,6 +218,7 @@ def _held(profile: Profile) -> tuple[int | None, bool]:
     if largest.held_counted:
         return largest.held_bytes, False
     live = largest.peak_usable.low if largest.peak_usable is not None else 0
+    live = max(live, largest.held_bytes if largest.held_is_least else 0)
     held = max((one.held_bytes for one in profile.moments if one.held_bytes), default=None)
     return (None if held is None else max(held, live)), True
 
@@ -317,13 +318,8 @@ def no_finding(profile: Profile) -> str:
 
 def because(finding: Finding, *, evidence: bool = True) -> str:
     """Returns a finding as a paragraph: the cause, its size, the evidence and the advice."""
-    ends = finding.interval
-    effect = (
-        about(Estimate(finding.effect, ends))
-        if ends is not None and ends.low < ends.high
-        else units.percent(finding.effect, signed=False)
-    )
-    size = "" if is_likely(finding) else f": {effect} {_WHOLES[finding.of]}{inclusion(finding)}"
+    whole = f"{_WHOLES[finding.of]}{inclusion(finding)}"
+    size = "" if is_likely(finding) else f": {effect(finding)} {whole}"
     told = f" {_evidence(finding)}" if evidence and finding.evidence else ""
     return f"▲ {finding.says}{size}.{told} To do: {finding.advice}."
 

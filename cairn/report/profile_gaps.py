@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from cairn import units
 from cairn.clock_samples import NO_ROOM
 from cairn.findings import find
-from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.cpu_share import CpuShare, counted_runs, cpu_share
 from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.missing import process_counts
 from cairn.profile.tally import Profile, Seen, cut_short, lasting, one_or_more
@@ -134,11 +134,11 @@ def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
             "less CPU time. So only its first run counts."
         )
     if profile.clock is not None and profile.clock.unsampled:
-        why, before = profile.clock.unsampled, len(profile.clock.runs)
-        runs = "only its first run counts" if before == 1 else f"only its first {before} runs count"
+        why, runs = profile.clock.unsampled, len(counted_runs(profile.clock))
+        step = _remedy(why)
         yield (
-            f"When the program ran again, no clock samples were taken, because {why}. So {runs}. "
-            f"{next_step(why)}"
+            f"When the program ran again, no clock samples were taken, because {why}. So the clock "
+            f"samples of only {units.counted(runs, 'run')} count.{f' {step}' if step else ''}"
         )
     most = max((one.effect for one in find(profile) if one.of == "CPU"), default=1.0)
     if found.share is not None and found.unknown > max(_UNKNOWN_LEAST, most):
@@ -161,8 +161,17 @@ def next_step(why_not: str) -> str:
     `why_not` is the reason why they could not. If the folder of the samples is full, no right is
     missing.
 
-    The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
-    from a filter of system calls.
+    The kernel refuses perf events with EACCES if the user lacks the right.
+    """
+    return _remedy(why_not) or (
+        "Root may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
+    )
+
+
+def _remedy(why_not: str) -> str:
+    """Returns what helps against a reason for which no right is missing; "" if nothing is known.
+
+    EPERM and ENOSYS come from a filter of system calls.
     """
     if any(os.strerror(error) in why_not for error in NO_ROOM):
         return "Free space there, or set TMPDIR to another folder."
@@ -173,6 +182,4 @@ def next_step(why_not: str) -> str:
             "Outside this container, or with a seccomp filter that permits perf_event_open, the "
             "kernel's clock is used."
         )
-    return (
-        "Root may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
-    )
+    return ""

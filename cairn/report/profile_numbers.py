@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from cairn import units
+from cairn.model import Finding
 from cairn.profile.early_ends import Total
 from cairn.profile.estimates import Estimate
 from cairn.profile.tally import Peak
@@ -58,6 +59,21 @@ def about(share: Estimate) -> str:
     decimals = digits((ends.high - ends.low) / 2)
     value, low, high = (f"{100 * one:.{decimals}f}" for one in (share.value, ends.low, ends.high))
     return f"{value} %" if low == high else f"{value} % ({low} to {high})"
+
+
+def effect(finding: Finding) -> str:
+    """Returns the effect of a finding in percent, with its interval if it has one.
+
+    A value that was not measured is left out: "2 % to 66 %".
+    """
+    ends = finding.interval
+    if ends is None or ends.low >= ends.high:
+        return units.percent(finding.effect, signed=False)
+    if finding.measured:
+        return about(Estimate(finding.effect, ends))
+    decimals = digits((ends.high - ends.low) / 2)
+    low, high = (f"{100 * one:.{decimals}f} %" for one in (ends.low, ends.high))
+    return low if low == high else f"{low} to {high}"
 
 
 def between(total: Total, text: Callable[[int], str]) -> str:

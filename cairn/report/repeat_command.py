@@ -22,16 +22,17 @@ _PROGRAM_NAME = re.compile(r"[A-Za-z0-9_][\w.+-]{0,39}")
 """A name that -p takes before '='."""
 
 
-def command(run: Run, bench: str | None = None) -> str | None:
+def command(run: Run, bench: str | None = None, plan: Sequence[str] | None = None) -> str | None:
     """Returns the command that measures the run again, with its seed, as a line for a shell.
 
     bench: the arguments of 'cairn bench' that repeat the run; None for another command.
+    plan: the arguments of 'cairn matrix run' that name its plan and its programs. None if they are
+    not known, and for another command.
 
     Returns None if the stored run does not determine a command that measures the same.
     """
-    kind, _, plan = (run.experiment or "").partition(" ")
-    if kind == "matrix":
-        return shlex.join(_of_plan(run, plan))
+    if (run.experiment or "").partition(" ")[0] == "matrix":
+        return None if plan is None else shlex.join(_of_plan(run, plan))
     if bench is not None:
         # A run of an earlier version does not say whether it was made with --quick.
         return None if run.quick is None else shlex.join(_of_bench(run, bench))
@@ -41,20 +42,29 @@ def command(run: Run, bench: str | None = None) -> str | None:
 def _is_determined(run: Run) -> bool:
     """Returns whether a command can repeat a run of the user's own program.
 
-    The input may have come through a pipe. The parameters of -L are not stored: without them, a
-    load cannot differ from command to command, and -p takes only one command.
+    A run cannot be repeated in four cases. Its input came through a pipe. Its commands have
+    different loads, which needs -L, and the parameters of -L are not stored. It has several
+    commands with -p, which also needs -L. Or it measured a base, or a build that was checked
+    against one: such a run knows neither its bounds nor its base.
     """
     workloads = run.settings.workloads
+    is_check = (run.made_by or "").startswith("cairn check")
     return (
         run.settings.stdin != COPY
+        and not (is_check and run.gate is None)
         and len({one.load for one in workloads}) == 1
         and not (len(workloads) > 1 and _has_programs(run))
     )
 
 
-def _of_plan(run: Run, plan: str) -> Iterator[str]:
-    yield from ("cairn", "matrix", "run", plan, *_contenders(run.competing))
-    yield from ("-r", str(run.rule.max_rounds), "--seed", str(run.seed))
+def _of_plan(run: Run, plan: Sequence[str]) -> Iterator[str]:
+    rounds = run.rule.max_rounds
+    yield from ("cairn", "matrix", "run", *plan, *_contenders(run.competing), "-r", str(rounds))
+    if run.settings.why:
+        yield from ("--profile", str(run.settings.profiled_rounds or rounds))
+    if run.rule.budget_s is not None:
+        yield from ("--budget", f"{run.rule.budget_s:g}s")
+    yield from ("--seed", str(run.seed))
 
 
 def _of_bench(run: Run, bench: str) -> Iterator[str]:
@@ -99,13 +109,22 @@ def _of_program(run: Run) -> Iterator[str]:
         yield from _settings(replace(run.settings, count_instructions=False))
     else:
         yield from ("cairn", "compare", *contenders)
-        if run.baseline != "system" and not _has_programs(run):
+        if not _has_programs(run) and not _is_default_baseline(run):
             yield from ("--baseline", *(_name(c) for c in run.competing if c.name == run.baseline))
         yield from _aim(run)
         yield from _rule(run.rule, _RULE)
         yield from _settings(run.settings)
     yield from ("--seed", str(run.seed))
     yield from _program(run.settings, with_programs=_has_programs(run))
+
+
+def _is_default_baseline(run: Run) -> bool:
+    """Returns whether 'cairn compare' chooses this baseline if --baseline is not given.
+
+    It chooses the first contender with the system's allocator and without knobs, whatever its name.
+    """
+    plain = (one.name for one in run.competing if (one.spec or one.name) == "system")
+    return run.baseline == "system" == next(plain, None)
 
 
 def _contenders(contenders: Sequence[Contender]) -> Iterator[str]:
@@ -128,9 +147,10 @@ def _contenders(contenders: Sequence[Contender]) -> Iterator[str]:
 
 
 def _name(contender: Contender) -> str:
-    """Returns the contender's name, in a form that can stand before '=' if it must.
+    """Returns the contender's name as the options -a and --baseline take it.
 
-    Names that Cairn gives may contain characters that cannot, as in "system PYTHONMALLOC=malloc".
+    A name that Cairn made may contain '=', ':', '/' or ',', as in "system PYTHONMALLOC=malloc".
+    These characters cannot stand before the '=' of -a NAME=SPEC, so '-' replaces them.
     """
     if contender.spec in ("", contender.name):
         return contender.name

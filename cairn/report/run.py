@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn.compare import load_output, plan, standings, suitability
 from cairn.compare import ranking as ranks
@@ -66,8 +67,12 @@ class Measured(Struct, frozen=True):
     """Pairs of contenders to compare, besides the comparisons with the baseline."""
     bench: str | None = None
     """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
+    plan: tuple[str, ...] | None = None
+    """The arguments of 'cairn matrix run' that name the plan and the programs of the run. None for
+    a plan of the user, and for a run of another command."""
     resume: str | None = None
-    """The command that continues the run if it is not complete; None if nothing continues it."""
+    """The command that continues the run. None if nothing can continue it, and while it is being
+    measured. A complete run has one, too."""
     predicts: bool = False
     """Whether 'cairn profile' predicts savings from the costs in this run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -81,6 +86,8 @@ class Measured(Struct, frozen=True):
     """The sentence with which measuring was refused, because the program or the options do not suit
     a comparison, or because a file was replaced. None if measuring was not refused. It is also None
     if a contender failed, since the samples show the failure."""
+    not_counted: str | None = None
+    """The sentence with which counting instructions was refused after the rounds; else None."""
 
     @property
     def ended_early(self) -> str | None:
@@ -144,6 +151,9 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 ),
             )
         )
+    if measured.not_counted is not None:
+        note = f"Instructions were not counted: {measured.not_counted.removesuffix('.')}."
+        found[0] = replace(found[0], notes=(*found[0].notes, note))
     return tuple(found)
 
 
@@ -236,6 +246,7 @@ def plan_report(
     between: tuple[str, str] | None = None,
     programs: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    notes: Sequence[str] = (),
 ) -> MatrixReport:
     """Returns the report of one or more runs of a plan; see `matrix_board.of_runs`.
 
@@ -249,7 +260,27 @@ def plan_report(
         between=between,
         programs=programs,
         groups=measured[0].groups if groups is None else groups,
+        notes=notes,
     )
+
+
+def fitting(
+    measured: Sequence[Measured], programs: Sequence[str] | None = None
+) -> tuple[list[Measured], tuple[str, ...]]:
+    """Returns the runs of one fleet that can be merged, and a sentence for each other run.
+
+    The rounds of the others count as missing rounds of the first run, so that a report says how
+    many of all planned rounds there are. See `matrix_board.fitting`.
+    """
+    from cairn.report import matrix_board
+
+    kept, notes = matrix_board.fitting([(one.run, one.samples) for one in measured], programs)
+    first, *rest = (measured[at] for at in kept)
+    lost = sum(one.run.rule.max_rounds for at, one in enumerate(measured) if at not in kept)
+    number = first.run.rule.max_rounds + lost
+    rule = replace(first.run.rule, min_rounds=number, max_rounds=number)
+    whole = first if not lost else replace(first, run=replace(first.run, rule=rule))
+    return [whole, *rest], notes
 
 
 def explained(measured: Measured) -> tuple[Why, ...]:

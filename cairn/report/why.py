@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cairn import units
 from cairn.findings.kernel import inclusion
 from cairn.findings.layout import SHARED, clause
 from cairn.model import Finding, Interval, Run
-from cairn.profile.estimates import Estimate
 from cairn.report import simulation
 from cairn.report.formatting import (
     NOT_MEASURED,
@@ -20,16 +19,31 @@ from cairn.report.formatting import (
     shortened,
 )
 from cairn.report.profile_notes import why_missing
-from cairn.report.profile_numbers import about
+from cairn.report.profile_numbers import effect
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
 from cairn.why.costly_functions import FunctionCost
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted, without_faults
-from cairn.why.parts import CALLING, INTERRUPTS, PROGRAM, PROGRAMS, UNEXPLAINED, Gap, Part
+from cairn.why.parts import (
+    CALLING,
+    INTERRUPTS,
+    PROGRAM,
+    PROGRAMS,
+    SPARSE,
+    SPARSE_AND_SLACK,
+    UNEXPLAINED,
+    Gap,
+    Part,
+)
 
 _NOT_DIVIDED = "not divided"
 """The name of the unexplained part if it contains parts that were not measured."""
+_SHORT_NAMES = {
+    SPARSE: "free, unused and metadata",
+    SPARSE_AND_SLACK: "free, unused, metadata, rounding",
+}
+"""The names in tables of parts whose names are too long for 80 columns."""
 _PROGRAMS_MOST = 4
 """The most programs that a sentence about missing processes names."""
 _FUNCTION_MAX = 26
@@ -237,7 +251,7 @@ def part_name(gap: Gap, part: Part) -> str:
     """Returns the printed name of a part."""
     if part.name == UNEXPLAINED and gap.unmeasured:
         return _NOT_DIVIDED
-    return part.name
+    return _SHORT_NAMES.get(part.name, part.name)
 
 
 def signed(gap: Gap, part: Part) -> str:
@@ -250,8 +264,7 @@ def signed(gap: Gap, part: Part) -> str:
 def gap_table(why: Why, gap: Gap) -> Table:
     """Returns the parts of a gap, with both contenders' amounts and the differences."""
     own, other = printable(why.contender), printable(why.baseline)
-    rows = [_row(gap, part, part.name) for part in gap.parts[:-1]]
-    rows.append(_row(gap, gap.unexplained, part_name(gap, gap.unexplained)))
+    rows = [_row(gap, part, part_name(gap, part)) for part in gap.parts]
     rows.append(_row(gap, gap.whole, "total" if gap.of == "time" else "peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
         rows.append(_row(gap, gap.waiting, f"not CPU time: {gap.waiting.name}"))
@@ -421,10 +434,10 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         )
         yield from _differing(why, gap)
     else:
-        reason = _reason(why, gap)
-        lead = _lead(gap, f"{why.baseline}'s {what}", reason)
+        reasons = _reasons(why, gap)
+        lead = _lead(gap, f"{why.baseline}'s {what}", reasons)
         yield f"{why.contender} takes {_size(gap, what)} {why.baseline}: {lead}."
-        yield from _rest(gap, reason)
+        yield from _rest(gap, reasons)
     waiting = gap.waiting
     if (
         waiting is not None
@@ -470,9 +483,9 @@ def _differing(why: Why, gap: Gap) -> Iterator[str]:
         parts = [one for one in parts if one.name != UNEXPLAINED]
     if parts:
         first, *others = sorted(parts, key=lambda one: -abs(one.change or 0.0))
-        reason = _reason(why, gap)
+        reasons = _reasons(why, gap)
         whole = f"{why.baseline}'s {'CPU time' if gap.of == 'time' else 'memory'}"
-        told = [_cause(gap, first, reason, whole), *(_cause(gap, one, reason) for one in others)]
+        told = [_cause(gap, first, reasons, whole), *(_cause(gap, one, reasons) for one in others)]
         yield f"Parts of it differ under {why.contender}: {'; '.join(told)}."
 
 
@@ -500,10 +513,43 @@ def _times(part: Part) -> str:
     return "twice" if count in ("2", "2.0") else f"{count} times"
 
 
+def _reasons(why: Why, gap: Gap) -> Mapping[str, str]:
+    """Returns why the program's own parts take longer or shorter, as clauses by name of the part.
+
+    A part without a clause has no known reason.
+    """
+    if gap.of != "time":
+        return {}
+    calling = next((one for one in gap.parts if one.name == CALLING), None)
+    handled = _handling(calling, why.memory) if calling is not None else ""
+    return {PROGRAM: _reason(why, gap)} | ({CALLING: handled} if handled else {})
+
+
+def _handling(calling: Part, memory: Gap | None) -> str:
+    """Returns the clause that fork and exit handle more or less memory; "" if that is no reason.
+
+    Both take a time that grows with the memory. So the memory must differ in the same direction as
+    the time of CALLING, and by at least half as much as that.
+    """
+    if memory is None or not memory.is_shown or not calling.shown:
+        return ""
+    longer, larger = calling.ratio, memory.whole.ratio
+    if not longer or not larger or (longer - 1) * (larger - 1) <= 0:
+        return ""
+    if max(larger, 1 / larger) - 1 < _HANDLED_LEAST * (max(longer, 1 / longer) - 1):
+        return ""
+    own, other = (_unit(memory, amount) for amount in (memory.whole.own, memory.whole.other))
+    much = "more" if larger > 1 else "less"
+    return f"likely because fork and exit handle {much} memory ({own} against {other})"
+
+
+_HANDLED_LEAST = 0.5
+"""The least relative difference in memory that can be the reason why fork and exit take longer, as
+a part of the relative difference in their time."""
+
+
 def _reason(why: Why, gap: Gap) -> str:
     """Returns why the program's own code takes longer or shorter, as a clause."""
-    if gap.of != "time":
-        return _NOT_KNOWN
     if why.layout is None:
         part = next(one for one in gap.parts if one.name == PROGRAM)
         return _NOT_KNOWN if without_faults(gap, part).shown or not part.shown else _OF_FAULTS
@@ -513,14 +559,14 @@ def _reason(why: Why, gap: Gap) -> str:
     return f"{'' if shown else 'likely '}because under {name} {clause(finding)}"
 
 
-def _lead(gap: Gap, whole: str, reason: str) -> str:
+def _lead(gap: Gap, whole: str, reasons: Mapping[str, str]) -> str:
     """Returns the clauses on the largest part of the difference, and on the causes after it.
 
     If the program's own code is one of the causes, smaller causes are left out.
 
     whole: the name of what the percentages are shares of, such as "system's CPU time". Only the
         first clause contains it.
-    reason: why the program's own code takes longer or shorter.
+    reasons: see `_reasons`.
     """
     largest = gap.largest
     if largest is None:
@@ -544,12 +590,12 @@ def _lead(gap: Gap, whole: str, reason: str) -> str:
         because = f", because {_cancelling(much)}" if _cancel(gap) else ""
         return f"{much} is unexplained ({amount(gap, largest, whole)}){because}"
     if largest.name in PROGRAMS:
-        why = reason if largest.name == PROGRAM else _NOT_KNOWN
+        why = reasons.get(largest.name, _NOT_KNOWN)
         joint = "; " if why in (_NOT_KNOWN, _OF_FAULTS) else ", "
         return f"{_itself(largest)} ({amount(gap, largest, whole)}){joint}{why}"
     first, *others = _leading(gap)
     return "; ".join(
-        [_cause(gap, first, reason, whole), *(_cause(gap, one, reason) for one in others)]
+        [_cause(gap, first, reasons, whole), *(_cause(gap, one, reasons) for one in others)]
     )
 
 
@@ -634,7 +680,7 @@ def _leading(gap: Gap) -> tuple[Part, ...]:
     return tuple(named)
 
 
-def _rest(gap: Gap, reason: str) -> Iterator[str]:
+def _rest(gap: Gap, reasons: Mapping[str, str]) -> Iterator[str]:
     """Yields sentences on the parts that the first sentence does not name.
 
     These are smaller causes, parts in the other direction, and parts that are undecided,
@@ -647,11 +693,11 @@ def _rest(gap: Gap, reason: str) -> Iterator[str]:
     )
     if _cancel(gap):
         causes, against, both = [], [], [*causes, *against]
-        yield f"The measured parts: {'; '.join(_cause(gap, one, reason) for one in both)}."
+        yield f"The measured parts: {'; '.join(_cause(gap, one, reasons) for one in both)}."
     if causes:
-        yield f"Smaller parts: {'; '.join(_cause(gap, one, reason) for one in causes)}."
+        yield f"Smaller parts: {'; '.join(_cause(gap, one, reasons) for one in causes)}."
     if against:
-        yield f"In the other direction: {'; '.join(_cause(gap, one, reason) for one in against)}."
+        yield f"In the other direction: {'; '.join(_cause(gap, one, reasons) for one in against)}."
     if undecided:
         yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
     if contradicted:
@@ -709,8 +755,8 @@ def amount(gap: Gap, part: Part, whole: str = "") -> str:
     return f"{points} {of}" if points.endswith("times") else f"{points} of {of}"
 
 
-def _cause(gap: Gap, part: Part, reason: str, whole: str = "") -> str:
-    why = reason if part.name == PROGRAM else _NOT_KNOWN
+def _cause(gap: Gap, part: Part, reasons: Mapping[str, str], whole: str = "") -> str:
+    why = reasons.get(part.name, _NOT_KNOWN)
     evidence = part.evidence or ((why,) if part.name in PROGRAMS else ())
     told = f" ({'; '.join(evidence)})" if evidence else ""
     return f"{part.name} {amount(gap, part, whole)}{told}"
@@ -731,11 +777,5 @@ def _alone(name: str, finding: Finding) -> str:
 def _told(finding: Finding) -> str:
     """Returns the cause, its size, the evidence and the advice, as sentences."""
     told = "".join(f" {text}." for text in finding.evidence)
-    ends = finding.interval
-    effect = (
-        about(Estimate(finding.effect, ends))
-        if ends is not None and ends.low < ends.high
-        else units.percent(finding.effect, signed=False)
-    )
-    size = f"{effect} of {finding.of}{inclusion(finding)}"
+    size = f"{effect(finding)} of {finding.of}{inclusion(finding)}"
     return f"{finding.says}: {size}.{told} To do: {finding.advice}."

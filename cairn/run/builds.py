@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from cairn.binary import elf
@@ -25,7 +25,7 @@ from cairn.errors import CairnError, ContenderFailed, ProgramFailed, ProgramMiss
 from cairn.model import Contender, Settings
 
 _INTERPRETER = re.compile(
-    r"(python|pypy|perl|ruby|node|php|lua|luajit|guile|tclsh|Rscript|[abdkz]?sh|bash|fish)[\d.]*"
+    r"(python|pypy|perl|ruby|node|php|lua|luajit|guile|tclsh|Rscript|[akz]?sh|[bd]ash|fish)[\d.]*"
 )
 """Programs whose first argument is a script."""
 _ENDS_OPTIONS = re.compile(r"-[a-zA-Z]*[cem]")
@@ -48,12 +48,20 @@ def of_run(settings: Settings, contenders: Sequence[Contender]) -> tuple[Build, 
     return tuple(found.values())
 
 
-def paths(settings: Settings, contenders: Sequence[Contender]) -> frozenset[str]:
-    """Returns the paths of the programs of these contenders, with their scripts and libraries.
+def of_others_alone(
+    settings: Settings, contenders: Sequence[Contender], baseline: str
+) -> frozenset[str]:
+    """Returns the paths of the files that the baseline does not use, but another contender does.
 
     Raises ProgramMissing if a program does not exist.
     """
-    return frozenset(path for _, path, _ in _of_programs(settings, contenders))
+    own = [one for one in contenders if one.name == baseline]
+    others = [one for one in contenders if one.name != baseline]
+    by_own, by_others = ({path for one in of for path in one.preload} for of in (own, others))
+    if any(one.program for one in contenders):  # otherwise they all use the same program
+        by_own |= {path for _, path, _ in _of_programs(settings, own)}
+        by_others |= {path for _, path, _ in _of_programs(settings, others)}
+    return frozenset(by_others - by_own)
 
 
 def _of_contenders(contenders: Sequence[Contender]) -> Iterator[tuple[str, str, str]]:
@@ -124,6 +132,34 @@ def _script(command: Sequence[str], folder: str) -> str | None:
     return None
 
 
+def words_of_program(command: Sequence[str], folder: str) -> int:
+    """Returns how many words of a command name its program.
+
+    An interpreter and its script do so together. For any other command, it is one word.
+    """
+    script = _script(command, folder)
+    return 1 if script is None else command.index(script) + 1
+
+
+def script_or_interpreter(command: Sequence[str], folder: str) -> str | None:
+    """Returns the real path of a command's program if it is a script or an interpreter.
+
+    Returns None for another program, and for one that is missing.
+    """
+    _, behind = behind_env(command)
+    if not behind:
+        return None
+    try:
+        program = inspect_program(
+            os.path.join(folder, behind[0]) if "/" in behind[0] else behind[0]
+        )
+    except CairnError:
+        return None
+    names = map(os.path.basename, (behind[0], program.path))
+    is_interpreter = any(_INTERPRETER.fullmatch(name) for name in names)
+    return program.path if is_interpreter or program.interpreter is not None else None
+
+
 def _build(path: str) -> str | None:
     """Returns the build of a file; None if it cannot be read."""
     try:
@@ -144,11 +180,16 @@ def _build(path: str) -> str | None:
             return None
 
 
-def refuse_other(before: Sequence[Build], now: Sequence[Build]) -> None:
+def refuse_other(
+    before: Sequence[Build], now: Sequence[Build], of_baseline: Collection[str] = ()
+) -> None:
     """Raises an error that names each file that is not as it was when the run began.
 
-    The error is ProgramMissing if a file is gone, ContenderFailed if only contenders changed, and
-    UsageError otherwise. Older versions of cairn stored no builds with a run. Such a run has
+    of_baseline: the paths of the libraries that are preloaded for the baseline.
+
+    The error is ProgramMissing if a file is gone. If only libraries of contenders changed, it is
+    ProgramFailed if one of them is of the baseline, else ContenderFailed. It is UsageError
+    otherwise. Older versions of cairn stored no builds with a run. Such a run has
     nothing to compare with, so there is no error.
     """
     known, current = ({one.name: one for one in builds} for builds in (before, now))
@@ -159,7 +200,10 @@ def refuse_other(before: Sequence[Build], now: Sequence[Build]) -> None:
             raise ProgramMissing(_gone(name))
     changed = other(before, now)
     if changed:
-        kind = ContenderFailed if all(one.part == "contender" for one in changed) else UsageError
+        kind: type[CairnError] = UsageError
+        if all(one.part == "contender" for one in changed):
+            own = any(one.path in of_baseline for one in changed)
+            kind = ProgramFailed if own else ContenderFailed
         raise kind(f"{another(changed)} than when this run began; {_ADVICE}")
 
 
@@ -194,19 +238,18 @@ _Signature = tuple[int, int, int] | None
 class Watch:
     """Notices whether a file of the run is replaced while the run is measured."""
 
-    def __init__(self, builds: Sequence[Build], of_baseline: frozenset[str] | None = None) -> None:
+    def __init__(self, builds: Sequence[Build], of_others: Collection[str] = ()) -> None:
         """Notes how the files are now.
 
-        of_baseline: the paths of the baseline's files; see `paths`. None if all are its files.
+        of_others: the paths of the files that the baseline does not use; see `of_others_alone`.
         """
         self._signatures = {one: _signature(one.path) for one in builds}
-        self._of_baseline = of_baseline
+        self._of_others = of_others
 
     def refuse_changed(self) -> None:
         """Raises an error if a file was replaced or vanished.
 
-        The error is ContenderFailed for a library of a contender, and for a file of programs other
-        than the baseline's. Otherwise it is ProgramFailed.
+        The error is ContenderFailed for a file that the baseline does not use, else ProgramFailed.
 
         A file that has a new date but still the same build was not replaced.
         """
@@ -214,8 +257,7 @@ class Watch:
             now = _signature(one.path)
             if now == before:
                 continue
-            spared = self._of_baseline is not None and one.path not in self._of_baseline
-            kind = ContenderFailed if one.part == "contender" or spared else ProgramFailed
+            kind = ContenderFailed if one.path in self._of_others else ProgramFailed
             if now is None:
                 raise kind(
                     f"{one.name} vanished while it was measured; put it back and continue with "

@@ -236,6 +236,23 @@ def hindrance(base: Base) -> str | None:
     return f"{builds.another(other)} than for the base" if other else None
 
 
+def same_code(base: Base, command: Sequence[str]) -> str | None:
+    """Returns why the base would run the code of the checked build, as a clause; None if not.
+
+    The code of a script, and of a program that an interpreter runs, may lie in further files, which
+    Cairn does not know. If both builds have the same script or interpreter, both use these files as
+    they are now.
+
+    command: the command of the checked build, which runs in the present folder.
+    """
+    now = builds.script_or_interpreter(command, os.getcwd())
+    if now is None or now != builds.script_or_interpreter(
+        words(base.run), base.run.settings.folder
+    ):
+        return None
+    return f"{command[0]} is a script or an interpreter, so both builds would run the same files"
+
+
 def other_machine(base: Base) -> str | None:
     """Returns why this is not the machine of the base, as a clause; None if it is."""
     own = machine_id()
@@ -326,12 +343,14 @@ def other_input(base: Base, stored: StoredRun) -> str | None:
 def _conditions(settings: Settings) -> dict[str, str]:
     """Returns the options of a run that change what is measured, by their names."""
     stdin, folder, warm = settings.stdin, settings.folder, settings.warm_memory
+    repeat = settings.repeat
     if stdin == NO_INPUT:
         stdin = ""
     elif os.path.isabs(stdin) and os.path.commonpath((stdin, folder)) == folder:
         stdin = os.path.relpath(stdin, folder)
     return {
         "--input": stdin,
+        "--output": "" if settings.stdout is None else "FILE",
         "--while": settings.workloads[0].load,
         "--idle": "" if settings.idle_s is None else f"{settings.idle_s:g}s",
         "--setup": settings.setup or "",
@@ -340,6 +359,7 @@ def _conditions(settings: Settings) -> dict[str, str]:
         "--cpus": settings.cpus or "",
         "--shell": "yes" * settings.shell,
         "--wait-descendants": "yes" * settings.wait_descendants,
+        "--repeat": "auto" if repeat is None else str(repeat) if repeat > 1 else "",
         "--warm-memory": "" if warm is None else f"{warm}B" if warm else "off",
     }
 

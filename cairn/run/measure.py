@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from cairn import units
 from cairn.build import Build
 from cairn.compare import endings, plan, rounds_needed, stopping, suitability
-from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
+from cairn.errors import (
+    BudgetTooShort,
+    CairnError,
+    ContenderFailed,
+    Interrupted,
+    ProgramFailed,
+    UsageError,
+)
 from cairn.model import (
     COPY,
     INTERRUPTED,
@@ -163,7 +170,7 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
-                self._watch = builds.Watch(self._known_builds(), self._files_of_baseline())
+                self._watch = builds.Watch(self._known_builds(), self._files_of_others())
                 self._rounds()
                 self._folder.mark_stopped(
                     "\n".join(self._settled[w] for w in sorted(self._settled))
@@ -182,23 +189,24 @@ class Measurement:
     def _known_builds(self) -> tuple[Build, ...]:
         """Returns the builds of the run's files. It is called after --setup, which may build them.
 
-        A new run stores them. For a resumed run, this raises UsageError or ContenderFailed if the
-        run began with other builds, and ProgramMissing if a program is gone.
+        A new run stores them. For a resumed run, this raises UsageError, ProgramFailed or
+        ContenderFailed if the run began with other builds, and ProgramMissing if a program is gone.
         """
         now = builds.of_run(self._run.settings, self._run.contenders)
         if self._samples:
-            builds.refuse_other(self._run.builds, now)
+            own = [one for one in self._run.contenders if one.name == self._run.baseline]
+            builds.refuse_other(
+                self._run.builds, now, [path for one in own for path in one.preload]
+            )
         else:
             self._run = replace(self._run, builds=now)
             self._folder.update(self._run)
         return now
 
-    def _files_of_baseline(self) -> frozenset[str] | None:
-        """Returns the files of the baseline's program; None if there is only one program."""
-        if not any(one.program for one in self._run.contenders):
-            return None
-        own = [one for one in self._run.contenders if one.name == self._run.baseline]
-        return builds.paths(self._run.settings, own)
+    def _files_of_others(self) -> frozenset[str]:
+        """Returns the files of this run that the baseline does not use."""
+        run = self._run
+        return builds.of_others_alone(run.settings, run.contenders, run.baseline)
 
     def _clean_up(self) -> None:
         """Runs --cleanup. A failure of the command is reported but changes no result."""
@@ -287,7 +295,7 @@ class Measurement:
                 self._observer.told(where + one.sentence)
 
     def _refuse_short_budget(self, rest: Sequence[Trial]) -> None:
-        """Raises UsageError if the budget does not suffice for the warm-up and one round.
+        """Raises BudgetTooShort if the budget does not suffice for the warm-up and one round.
 
         rest: the trials of the warm-up that have not run yet.
         """
@@ -300,16 +308,24 @@ class Measurement:
             self._refuse_budget(rule.budget_s)
 
     def _refuse_budget(self, budget_s: float) -> NoReturn:
-        """Ends measuring because the budget does not suffice for one round."""
+        """Ends measuring because the budget does not suffice for one round.
+
+        Raises BudgetTooShort.
+        """
         left = self._unsettled()
         repeats = (self._repeats(Trial(1, 0, self._run.baseline, w)) for w in left)
         self._folder.mark_stopped(TIME_BUDGET)
-        raise UsageError(
+        raise BudgetTooShort(
             time_budget.no_round(
                 budget_s, max(self._run_s.values()), sum(self._round_s(w) for w in left),
                 len(self._run.contenders) * sum(repeats), self._least(),
+                fixed=self._has_fixed_budget(),
             )
         )  # fmt: skip
+
+    def _has_fixed_budget(self) -> bool:
+        """Whether the command of this run has no --budget, so that its budget cannot be changed."""
+        return self._run.experiment is not None and not self._run.settings.by_cell
 
     def _report_few_rounds(self) -> None:
         """Tells the observer if the budget has room for fewer rounds than a difference needs."""
@@ -320,7 +336,9 @@ class Measurement:
         room = int(self._budget.left() / round_s)
         if room < least <= rule.max_rounds and len(self._run.competing) > 1:
             self._observer.told(
-                time_budget.too_few_rounds(rule.budget_s, round_s, max(1, room), least)
+                time_budget.too_few_rounds(
+                    rule.budget_s, round_s, max(1, room), least, fixed=self._has_fixed_budget()
+                )
             )
 
     def _least(self) -> int:
@@ -340,9 +358,10 @@ class Measurement:
     def _expected_s(self, trial: Trial) -> float:
         """The expected time of a trial, in seconds.
 
-        Each of its runs is expected to take the time of the last run of this contender on this
-        workload. For a contender that has not run yet, it is the mean time of the others on the
-        workload, and 0 if none of them has run.
+        Each run of the trial is expected to take as long as the last run of this contender on this
+        workload. If the contender has not run yet, the mean time of the others on the workload is
+        used, or 0 if none of them has run. A contender that failed takes 0, because it does not run
+        again.
         """
         cell = trial.workload, trial.contender
         if cell in self._failed:
@@ -384,7 +403,7 @@ class Measurement:
         It is true as long as a program has no complete round.
         """
         left = self._unsettled()
-        if any(not self._complete(w, self._ratios(w)) for w in left):
+        if any(not self._has_round(w) for w in left):
             return True
         return self._budget.has_room(sum(self._round_s(w) for w in left))
 
@@ -397,8 +416,9 @@ class Measurement:
         When the time budget is spent, the remaining trials are not run and all workloads are
         finished. So a run exceeds its budget by one trial at most.
 
-        watch: whether these are the trials of the warm-up; see Runner.trial(). Raises UsageError as
-        soon as it is known that the budget does not suffice for the warm-up and one round.
+        watch: whether these are the trials of the warm-up; see Runner.trial(). Raises
+        BudgetTooShort as soon as it is known that the budget does not suffice for the warm-up and
+        one round.
         """
         budget_s = self._run.rule.budget_s
         for place, trial in enumerate(trials):
@@ -410,7 +430,7 @@ class Measurement:
             if watch:
                 self._refuse_short_budget(trials[place:])
             if budget_s is not None and self._run_s and not self._budget.left():
-                if not any(self._complete(w, self._ratios(w)) for w in range(len(self._of))):
+                if not any(self._has_round(w) for w in range(len(self._of))):
                     self._refuse_budget(budget_s)
                 self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
                 return
@@ -699,19 +719,27 @@ class Measurement:
         """The number of complete rounds of this workload.
 
         Each contender that did not fail has a counted trial in them. With ratios, only the
-        contenders that are compared matter.
+        contenders that are compared matter. If all have failed, no further round is needed, so the
+        result is the number of rounds of the rule.
         """
+        names = self._alive(workload, self._competing(workload) if ratios else None)
+        return plan.complete(self._of[workload], names) if names else self._run.rule.max_rounds
+
+    def _has_round(self, workload: int) -> bool:
+        """Whether a round of this workload is complete, and not because all contenders failed."""
+        ratios = self._ratios(workload)
+        names = self._alive(workload, self._competing(workload) if ratios else None)
+        return bool(names) and plan.complete(self._of[workload], names) > 0
+
+    def _alive(self, workload: int, names: Sequence[str] | None = None) -> list[str]:
+        """The contenders of these names that did not fail on this workload; None for all names."""
         run = self._run
-        names = plan.taking_part(run, run.rule.max_rounds)
-        if ratios:
-            names = self._competing(workload)
-        names = [
+        return [
             name
-            for name in names
+            for name in (plan.taking_part(run, run.rule.max_rounds) if names is None else names)
             if (workload, name) not in self._failed
             and plan.runs_on(run.settings.only, name, workload)
         ]
-        return plan.complete(self._of[workload], names) if names else run.rule.max_rounds
 
     def _progress(self) -> Progress:
         """The progress of the workload that needs the most further rounds.

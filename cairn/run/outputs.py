@@ -68,13 +68,21 @@ def unwritten(before: Mapping[Path, State]) -> str | None:
     return None
 
 
-def digest_of(files: Sequence[Path]) -> tuple[str | None, str | None]:
-    """Returns the digest of all files together, or the failure if one is missing.
+def digest_of(
+    printed: Sequence[Path], written: Mapping[Path, State]
+) -> tuple[str | None, str | None]:
+    """Returns the digest of all files together, or the failure if one was not written.
 
     The digest of a single file is its SHA-256.
+
+    printed: the files of the output. written: the files that the program has to write, with their
+    states before the trial.
     """
+    problem = unwritten(written)
+    if problem is not None:
+        return None, problem
     digests = []
-    for path in files:
+    for path in (*printed, *written):
         try:
             with path.open("rb") as file:
                 digests.append(hashlib.file_digest(file, "sha256").hexdigest())

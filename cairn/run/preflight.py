@@ -118,16 +118,18 @@ def _notes_on_few(here: Sequence[ContenderSpec], found: Sequence[Found]) -> list
     return notes
 
 
-def named(specs: Sequence[str]) -> tuple[str, ...]:
+def named(specs: Sequence[str], others: Sequence[str] = ()) -> tuple[str, ...]:
     """The names of the contenders of a run with these specs.
+
+    others: the names of further contenders, whose libraries need not exist yet.
 
     No program is run. Raises the errors that such a run would raise.
     """
     parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
-    _baseline(parsed, "system" if len(parsed) == 1 else None)
-    refuse_duplicates(parsed)
+    _baseline(parsed, "system" if len(parsed) + len(others) == 1 else None)
+    refuse_duplicates([*parsed, *(ContenderSpec(name=one, allocator="custom") for one in others)])
     found = discover.discover(names=[spec.allocator for spec in parsed])
-    return tuple(resolve(spec, found).name for spec in parsed)
+    return (*(resolve(spec, found).name for spec in parsed), *others)
 
 
 def _baseline(parsed: list[ContenderSpec], wanted: str | None) -> str:

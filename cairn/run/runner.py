@@ -32,10 +32,10 @@ from cairn.model import (
     Sample,
     Settings,
     Trial,
-    signal_name,
 )
-from cairn.run import batches, memory_series, outputs, process_group, soak
+from cairn.run import batches, hooks, memory_series, outputs, soak
 from cairn.run.endings import endings
+from cairn.run.hooks import ending
 from cairn.run.idle_server import IdleServer
 from cairn.run.outputs import last_line
 from cairn.run.proof import another_build, judge, lost_preload, not_behind, without_proof
@@ -224,7 +224,8 @@ class Runner:
         """The same as trial(). `spare` is the spare memory of a trial with the probe.
 
         The line `conclude` also runs if the trial ends early. Otherwise a server that `prepare`
-        started would go on after an interrupted run.
+        started would go on after an interrupted run. In a plan, the time limit of a run also holds
+        for each of its two lines, because no user may be there to see that one hangs.
         """
         settings = self._of[trial.workload]
         session = self._session(trial.workload)
@@ -232,7 +233,8 @@ class Runner:
 
         def hook(name: str, line: str | None) -> None:
             if line is not None:
-                self.hook(name, session.filled(line) if session else line)
+                filled = session.filled(line) if session else line
+                self.hook(name, filled, settings.timeout_s if settings.by_cell else None)
 
         try:
             hook("prepare", settings.prepare)
@@ -284,9 +286,8 @@ class Runner:
             or (session and settings.soak_s is None)
         )
         looked_at = settings.why and not contender.probed and not settings.instructions
-        environment = dict(own.environment) | preload_environment(
-            contender, self._witness, report, os.environ
-        )
+        variables = session.filled_values(own.environment) if session else dict(own.environment)
+        environment = variables | preload_environment(contender, self._witness, report, os.environ)
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
             if settings.profiled_rounds is not None:
@@ -361,11 +362,9 @@ class Runner:
             metrics, failure = outputs.searched(
                 self._settings.patterns, (output, stderr), loaded.output if loaded else None
             )
-            if settings.verify_output:
-                problem = outputs.unwritten(written)
-                if problem is None:
-                    digest, problem = outputs.digest_of((output, *written))
-                failure = failure or problem
+        if failure is None and (settings.verify_output or written):
+            printed = [stdout] if settings.verify_output else []
+            digest, failure = outputs.digest_of(printed, written)
         if failure is None and settings.reports:
             reported, digest, failure = outputs.reported(stdout)
         if failure is None and load_output.failed_share(load) > _FAILED_REQUESTS_MOST:
@@ -473,7 +472,8 @@ class Runner:
             probed = None
         else:
             command = tuple(command_line(self._of[trial.workload], trial.workload))
-            whole = replace(found, tree=tree_of(launched, command, contender))
+            tree = tree_of(launched, command, contender, self._settings.cpus)
+            whole = replace(found, tree=tree)
             probed = profile_summary.summarized(lived_to_the_end(whole))
         return replace(proof, problem=problem), probed, unrecorded(found, spare)
 
@@ -485,29 +485,10 @@ class Runner:
         self._notes.unlink(missing_ok=True)
         return found, why or None
 
-    def hook(self, name: str, command: str) -> None:
-        """Runs --setup, --prepare, --conclude or --cleanup under /bin/sh, without an allocator.
-
-        The hook is not measured. Raises UsageError if it fails.
-        """
-        errors_file = self._scratch / "hook"
-        # A file is used because a background process of the hook would keep a pipe open.
-        with errors_file.open("wb") as errors:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=errors, process_group=0,
-            )  # fmt: skip
-            try:
-                status = process.wait()
-            except BaseException:
-                process_group.end(process)
-                raise
-        if status != 0:
-            tail = last_line(outputs.tail(errors_file))
-            option = name if self._settings.by_cell else f"--{name}"
-            raise UsageError(
-                f"the {option} command failed with {ending(status)}" + (f": {tail}" if tail else "")
-            )
+    def hook(self, name: str, command: str, limit_s: float | None = None) -> None:
+        """Runs --setup, --prepare, --conclude or --cleanup; see `hooks.run`."""
+        option = name if self._settings.by_cell else f"--{name}"
+        hooks.run(option, command, self._settings.folder, self._scratch / "hook", limit_s)
 
     def touch(self, size: int) -> None:
         """Touches `size` bytes of memory, so that a virtual machine's host backs them in advance.
@@ -665,8 +646,11 @@ def queued_ns(launched: Launched) -> int | None:
     return round(launched.queued_ns * max(1.0, cpu_ns / launched.ran_ns))
 
 
-def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
+def tree_of(
+    launched: Launched, command: tuple[str, ...], contender: Contender, cpus: str | None = None
+) -> Tree:
     """The launcher's report in the form of a profile. Escapes bytes that are not UTF-8."""
+    from cairn.doctor.machine import processors
     from cairn.profile.tally import Tree
 
     counters = launched.counters or {}
@@ -685,6 +669,7 @@ def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) 
         counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
         user_mode_only=bool(counters.get("user_mode_only")),
         scaled=bool(counters.get("scaled")),
+        processors=processors(cpus),
     )
 
 
@@ -698,14 +683,6 @@ def command_line(settings: Settings, workload: int, program: tuple[str, ...] = (
     if settings.instructions:
         return [*_VALGRIND, *command]
     return ["/bin/sh", "-c", " ".join(command)] if settings.shell else list(command)
-
-
-def ending(status: int) -> str:
-    """Describes how a process ended. `status` is Python's return code: negative for a signal."""
-    if status >= 0:
-        return f"exit code {status}"
-    name = signal_name(-status)
-    return f"killed by signal {-status}" + (f" ({name})" if name.startswith("SIG") else "")
 
 
 def _lost(status: int) -> str:

@@ -30,7 +30,8 @@ def verified(sample: Sample, first: Sample, settings: Settings, baseline: str) -
     """The sample, marked as failed if its output differs from that of the baseline.
 
     With --verify same-output, the whole output must be the same. For built-in workloads, the
-    checksum in the report must be the same.
+    checksum in the report must be the same. The files that a plan's program writes must always be
+    the same.
 
     first: the baseline's first trial of the workload that did not fail. settings: those of the
     workload.
@@ -45,12 +46,16 @@ def verified(sample: Sample, first: Sample, settings: Settings, baseline: str) -
         return replace(sample, failure=why)
     if sample.output_digest == first.output_digest:
         return sample
-    if not (settings.verify_output or settings.reports):
+    written = settings.workloads[sample.trial.workload].own.written
+    if not (settings.verify_output or settings.reports or written):
         return sample
     own = sample.trial.contender == baseline
     other = "than in its first run" if own else f"than under {baseline}"
     if settings.reports:
         return replace(sample, failure=f"computed another checksum {other}")
+    if not settings.verify_output:
+        option = " (a plan allows that without 'writes')" if own else ""
+        return replace(sample, failure=f"wrote something else {other}{option}")
     option = "" if settings.by_cell else " (--verify same-output)"
     if settings.by_cell and own:
         option = " (a plan allows that with 'unchecked')"

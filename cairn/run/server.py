@@ -140,6 +140,10 @@ class Session:
         """Returns the words with the trial's port in place of {port}."""
         return [self.filled(word) for word in words]
 
+    def filled_values(self, variables: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """Returns the variables with the trial's port in place of {port} in their values."""
+        return {name: self.filled(value) for name, value in variables}
+
     def conduct(self, launcher: subprocess.Popen[bytes], report: int) -> None:
         """Waits until the server is ready, runs the load, and ends the server.
 

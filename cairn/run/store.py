@@ -25,6 +25,7 @@ samples in memory, too, and restores the files before it writes to them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -61,6 +62,8 @@ INPUT = "input"
 """The copy of standard input. Every trial reads it from the beginning."""
 _RAW = ("witness", "failed")
 """The folders of raw data within the folder of a run."""
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+"""The errors of flock(2) on a file system without locks."""
 _NAME_LENGTH = 64
 """The most characters of a file name in `witness` and `failed`."""
 
@@ -188,13 +191,19 @@ class Folder(StoredRun):
         if RUN in changed:
             self._hold()
 
+    @property
+    def is_measured_elsewhere(self) -> bool:
+        """Whether another process is measuring this run now."""
+        return self._lock is None and is_measured(self.path)
+
     def _hold(self) -> None:
         """Locks the run until this process ends. Raises CairnError if another process locked it."""
         if self._lock is not None:
             os.close(self._lock)
-        self._lock = os.open(self.path / RUN, os.O_RDONLY | os.O_CLOEXEC)
+        # On NFS, an exclusive lock needs a descriptor that may write.
+        self._lock = os.open(self.path / RUN, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock)
         except BlockingIOError:
             raise CairnError(
                 f"another cairn is measuring {self.path.name}; wait until it ends"
@@ -487,9 +496,23 @@ def is_measured(path: Path) -> bool:
     return _is_locked(path / RUN)
 
 
+def lock(descriptor: int) -> None:
+    """Locks a file until its descriptor is closed.
+
+    Does nothing on a file system without locks, which some clusters have. Raises BlockingIOError if
+    another process holds the lock.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
 def _is_locked(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        # On NFS, an exclusive lock needs a file that is open for writing.
+        with path.open("rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -96,12 +96,14 @@ class RunRefusal(Struct, frozen=True):
     """The exit code of the command that measured."""
     says: str
     """The sentence that this command printed."""
+    counting: bool = False
+    """Whether all rounds were complete, so that only the counts of instructions are missing."""
 
     @staticmethod
-    def of(error: CairnError) -> RunRefusal | None:
+    def of(error: CairnError, *, counting: bool = False) -> RunRefusal | None:
         """Returns the refusal to keep; None if another measurement may succeed as it is."""
         if isinstance(error, UsageError | ProgramFailed | ContenderFailed):
-            return RunRefusal(error.exit_code, str(error))
+            return RunRefusal(error.exit_code, str(error), counting)
         return None
 
     @property

@@ -27,7 +27,7 @@ class WarmMemory:
 
     def __init__(self, run: Run, runner: Runner, observer: Observer) -> None:
         self._is_chosen = run.settings.warm_memory is None
-        """Whether Cairn chooses the size, which --warm-memory then does not give."""
+        """Whether Cairn chooses the size. It is False if --warm-memory gives the size."""
         self._is_virtual = run.host.virtual
         self._bytes = run.settings.warm_memory or 0
         self._runner = runner
@@ -45,8 +45,8 @@ class WarmMemory:
     def touch(self) -> None:
         """Touches the memory.
 
-        If that fails, the run goes on without it, unless the user gave the size. Then it raises
-        CairnError.
+        If that fails, this round and all later ones run without touched memory. If the user gave
+        the size, a failure raises CairnError instead.
         """
         size = self._size()
         if not size:
@@ -59,7 +59,7 @@ class WarmMemory:
                     f"{error}; give --warm-memory a smaller size, or --warm-memory off"
                 ) from error
             self._bytes = 0
-            self._observer.told(f"{error}; the rounds go on without it")
+            self._observer.told(f"{error}; the rounds go on without touched memory")
 
     def _size(self) -> int:
         """The bytes to touch now. The available memory may change from round to round."""

@@ -2,32 +2,37 @@
 
 An effect is the share of its own CPU time, thread time or memory that one contender would save
 without the cause. The order compares CPU time and thread time in one unit: if there is a cause in
-thread time, each share of CPU time is converted to a share of thread time. The program's own part
-and the unexplained part of the gap stand in the same list, so that no finding comes before a larger
-part for which there is no reason. All functions are pure.
+thread time, each share of CPU time is converted to a share of thread time. The parts of the gap
+without a reason stand in the same list, so that no finding comes before a larger one of them. All
+functions are pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cairn.findings.kernel import WITH_FAULTS, charged
+from cairn.findings.layout import HEADERS, SCATTERED, SMALL_PAGES, SPREAD
 from cairn.findings.thresholds import least_effect, of_threads
+from cairn.findings.waiting import QUEUES
 from cairn.model import Finding
 from cairn.why.gap import Why, without_faults
-from cairn.why.parts import PROGRAM, UNEXPLAINED
+from cairn.why.parts import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Part
 
 Of = Literal["CPU", "thread time", "memory"]
+TOUCHING = (*WITH_FAULTS, HEADERS, SCATTERED, SMALL_PAGES, SPREAD)
+"""Findings that can be the reason for page faults. Each finding about memory can be one, too."""
 
 
 class Cause(Struct, frozen=True):
     """One cause: a finding, or a part of the gap for which no reason is known."""
 
     name: str
-    """The name of the finding; PROGRAM or UNEXPLAINED for a part of the gap."""
+    """The name of the finding, or of the part of the gap."""
     of: Of
     effect: float
     finding: Finding | None = None
@@ -42,13 +47,10 @@ def causes(why: Why, contender: str) -> tuple[Cause, ...]:
 
     A finding that was made about both contenders counts only with the difference of its effects.
     """
-    found = [
-        *_compared(why, contender),
-        *_alone(why, contender),
-        *_layout(why, contender),
-        *_without_reason(why, contender),
-    ]
-    kept = [one for one in found if one.effect >= least_effect(one.of)]
+    found = [*_compared(why, contender), *_alone(why, contender), *_layout(why, contender)]
+    reasons = [one for one in found if one.effect >= least_effect(one.of)]
+    parts = _without_reason(why, contender, reasons)
+    kept = [*reasons, *(one for one in parts if one.effect >= least_effect(one.of))]
     waits = any(one.of == "thread time" for one in kept)
     busy = why.busy.get(contender, 1.0) if waits else 1.0
     ranked = [replace(one, rank=of_threads(one.of, one.effect, busy)) for one in kept]
@@ -95,20 +97,33 @@ def _layout(why: Why, contender: str) -> Iterator[Cause]:
         yield Cause(finding.name, finding.of, finding.effect, finding)
 
 
-def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
-    """Yields the parts of the gap in CPU time without a reason.
+def _without_reason(why: Why, contender: str, reasons: Collection[Cause]) -> Iterator[Cause]:
+    """Yields the parts of the gap in CPU time for which none of `reasons` can be the reason.
 
-    These are the unexplained part, and the program's own part unless its reason is known. Yields
-    nothing if some part was not measured: the unexplained part then contains that part.
+    The unexplained part has no reason. Yields nothing if some part was not measured: the
+    unexplained part then contains that part.
     """
     if why.time is None or why.time.unmeasured:
         return
     whole = why.time.whole.own if contender == why.contender else why.time.whole.other
-    has_reason = why.layout is not None and why.layout[0] == contender
     for part in why.time.parts:
-        if part.name == PROGRAM and has_reason:
+        if part.name not in (OWN, KERNEL, FAULTS, PROGRAM, UNEXPLAINED):
+            continue
+        if any(_explains(why, one, part) for one in reasons):
             continue
         rest = without_faults(why.time, part) if part.name == PROGRAM else part
-        if part.name in (PROGRAM, UNEXPLAINED) and rest.shown and whole:
+        if rest.shown and rest.borne_out and whole:
             share = (rest.change or 0.0) * _sign(why, contender) / whole
             yield Cause(part.name, "CPU", min(1.0, share))
+
+
+def _explains(why: Why, cause: Cause, part: Part) -> bool:
+    """Whether a finding can be the reason for a part of the gap, or for some of it."""
+    name = cause.name
+    if part.name == OWN:
+        return name == QUEUES or any(name == one.name for one in why.findings)
+    if part.name == KERNEL:
+        return name == QUEUES or bool(charged(name, ()))
+    if part.name == FAULTS:
+        return name in TOUCHING or cause.of == "memory"
+    return part.name == PROGRAM and why.layout is not None and name == why.layout[1].name

@@ -22,8 +22,8 @@ class LockCosts(Struct, frozen=True):
     """The locks of one contender, as means over its probed runs. None means not measured."""
 
     uses: tuple[LockSummary, ...]
-    """The locks with the longest waits, and then those held longest. Only locks that are known in
-    each run are in it."""
+    """The locks with the longest waits, and then those held longest. Locks whose numbers are not
+    known in some run are left out."""
     locks: float
     """The number of different locks."""
     waited_for: float
@@ -51,8 +51,9 @@ def summarized(table: LockTable | None) -> tuple[LockSummary, ...]:
 def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
     """The locks of one contender. None if they are not known in some run, or if it took no lock.
 
-    A run has only its costliest locks. A lock that is missing there was not taken if the run has
-    fewer than SHOWN locks. Otherwise its numbers are not known, and neither is its mean.
+    The summary of a run has at most SHOWN locks, the costliest ones. If it has fewer, a missing
+    lock was not taken. If it has SHOWN locks, the numbers of a missing lock are not known. Such a
+    lock is left out.
     """
     known = [side.summary for side in sides if side.summary.locks_taken is not None]
     if len(known) < len(sides) or not any(one.locks for one in known):

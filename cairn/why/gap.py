@@ -44,7 +44,10 @@ The gap in memory is the difference between the peaks of the whole process trees
     size rounding             usable size of these blocks beyond the requested bytes
     free memory and metadata  all other resident memory of this process that belongs to no file:
                               free and fragmented memory, the allocator's records, and the program's
-                              own pages, which are the same under both contenders
+                              own pages, which are the same under both contenders. If the
+                              resident memory limits the number of live blocks, the part also has
+                              the parts of these blocks that the program does not use, as far as
+                              they are resident, and its name says so
     copied after a fork       pages that one process shared with another since a fork, and copied
                               because one of the two wrote to them
     other processes, shared memory
@@ -79,17 +82,9 @@ from cairn import units
 from cairn.clock_samples import CpuSamples
 from cairn.compare.refusals import refusals, says
 from cairn.findings import layout, slow_operations
-from cairn.findings.kernel import PROTECTS, SHARE_LEAST, WAITS_ALONE, WITH_FAULTS
-from cairn.findings.thresholds import is_likely, of_threads
-from cairn.findings.waiting import (
-    PARALLEL_LEAST,
-    QUEUES,
-    QUEUES_ADVICE,
-    QUEUES_SAYS,
-    AtomicCosts,
-    contended,
-    is_queueing,
-)
+from cairn.findings.kernel import FAULTS_ELSEWHERE
+from cairn.findings.thresholds import is_likely
+from cairn.findings.waiting import PARALLEL_LEAST, AtomicCosts, contended
 from cairn.model import (
     Calls,
     Finding,
@@ -99,8 +94,6 @@ from cairn.model import (
     twin,
 )
 from cairn.profile.estimates import Estimate
-from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
-from cairn.profile.tally import WAKING
 from cairn.why.costly_functions import FunctionCost, costliest
 from cairn.why.costly_locks import LockCosts, lock_costs
 from cairn.why.memory_parts import memory_gap
@@ -125,12 +118,10 @@ from cairn.why.parts import (
     means,
     part_of,
 )
+from cairn.why.plain_runs import cpu_of, in_plain_runs
 from cairn.why.probe_parts import by_probe
 from cairn.why.simulated_gap import SimulatedGap
 
-FAULTS_ELSEWHERE = 0.2
-"""At most this share of the time of page faults counts in addition for the code in which they came.
-For a program that only touches new pages, it was 0.12 to 0.17 in five runs."""
 CLOCK_SAMPLES_LEAST = 100
 """The contender with more clock samples must have this many in all its plain runs together. The
 other contender may have fewer: it then takes little CPU time in every part."""
@@ -143,8 +134,6 @@ _OF_PART = 0.1
 """A kind of operations must make up this share of a part to be quoted as evidence."""
 _FITTING = 2.0
 """A kind of operations is not quoted if its difference is more than this multiple of the part."""
-_OF_CALLS = ("asks-too-often", "calls-the-kernel", WAITS_ALONE)
-"""Findings whose effect is the CPU time of system calls, without page faults."""
 _MOSTLY = 0.5
 """A finding is kept if it was made in more than this share of the trials."""
 
@@ -245,8 +234,10 @@ def explain(
         found = [
             (name, raised)
             for name, place in ((contender, 0), (baseline, 1))
-            for raised in _in_plain_runs(
-                [one for whose, one in found if whose == name], [pair[place] for pair in pairs]
+            for raised in in_plain_runs(
+                [one for whose, one in found if whose == name],
+                [pair[place] for pair in pairs],
+                _busy([pair[place] for pair in pairs]) or 1.0,
             )
         ]
     return Why(
@@ -341,100 +332,6 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
     kept = [of for of in by_name.values() if len(of) > _MOSTLY * len(trials)]
     middle = [sorted(of, key=lambda one: one.effect)[(len(of) - 1) // 2] for of in kept]
     return sorted(middle, key=lambda one: -one.effect)
-
-
-def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Finding]:
-    """Corrects findings about system calls by the plain runs. The largest effect comes first.
-
-    `_at_most` limits findings about the CPU time of system calls and page faults. One with less
-    than SHARE_LEAST left is dropped. The finding `queues` of the probed runs is replaced if the
-    plain runs show a larger effect. Both effects are compared as shares of the threads' time. If
-    only the number of the share of CPU time is larger, it becomes evidence.
-
-    The probe's detours keep threads apart, so threads wait for each other less often in probed
-    runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
-    probed runs, the probe finds which share of this time belongs to calls that wait or wake
-    threads. The product of the two is the effect in the plain runs, as a share of CPU time. The
-    evidence also gives an upper limit: all CPU time in the allocator, because its code also waits
-    for the cache line of the lock.
-    """
-    before = next((one for one in raised if one.name == QUEUES), None)
-    took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)
-    own, in_calls, in_faults = (
-        statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) or 0.0 for side in sides)
-        for part in (OWN, KERNEL, FAULTS)
-    )
-    calls = [one for side in sides for one in side.summary.calls.items()]
-    waited = sum(one.count for kind, one in calls if kind in NOT_ON_PROCESSOR)
-    waited = max(waited, sum(side.summary.waits for side in sides))
-    queueing = _queueing(calls, waited)
-    share = in_calls * queueing / took_ns if took_ns else 0.0
-    # A single thread has no other thread to queue with.
-    alone = any(one.name == WAITS_ALONE for one in raised)
-    if took_ns:
-        limited = [_at_most(one, in_calls / took_ns, in_faults / took_ns) for one in raised]
-        raised = [
-            bounded
-            for bounded, one in zip(limited, raised, strict=True)
-            if bounded is one or bounded.effect >= SHARE_LEAST
-        ]
-    operations = sum(side.summary.operations for side in sides)
-    waits = waited / operations if operations else 0.0
-    least = before.effect if before is not None else 0.0
-    if alone or share <= least or not is_queueing(share, waits):
-        return sorted(raised, key=lambda one: -one.effect)
-    most = units.percent(min(1.0, max(share, (own + in_calls) / took_ns)), signed=False)
-    told = (
-        "In the plain runs, system calls that wait or wake other threads take {}; together with "
-        f"the allocator's own code it is {most}"
-    )
-    if before is None:
-        counted = f"{waits * 1000:.3g} waits per 1,000 operations in the probed runs"
-        before = Finding(QUEUES, QUEUES_SAYS, "CPU", 0.0, QUEUES_ADVICE, evidence=(counted,))
-    busy = _busy(sides) or 1.0
-    if share * busy > of_threads(before.of, before.effect, busy):
-        evidence = (*before.evidence, told.format("this share"))
-        now = Finding(QUEUES, before.says, "CPU", share, before.advice, evidence=evidence)
-    else:
-        of_cpu = f"{units.percent(share, signed=False)} of the CPU time"
-        now = replace(before, evidence=(*before.evidence, told.format(of_cpu)))
-    return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
-
-
-def _queueing(calls: Sequence[tuple[str, Calls]], waits: int) -> float:
-    """The share of the CPU time of these system calls that waits, or wakes waiting threads.
-
-    Of the wakes, no more count than there are waits. Further wakes are for the allocator's own
-    threads. So the share is 0 if there are no waits.
-    """
-    wakes = sum(one.count for kind, one in calls if kind == WAKING)
-    woken = min(1.0, waits / wakes) if wakes else 0.0
-    all_ns = sum(_cpu_of(kind, one) for kind, one in calls)
-    waiting_ns = sum(
-        _cpu_of(kind, one) * (woken if kind == WAKING else 1.0 if kind in NOT_ON_PROCESSOR else 0.0)
-        for kind, one in calls
-    )
-    return waiting_ns / all_ns if all_ns else 0.0
-
-
-def _at_most(finding: Finding, calls: float, faults: float) -> Finding:
-    """Limits the effect of a finding about CPU time in system calls, or also in page faults.
-
-    The probe measures wall time in system calls, so waiting for a processor makes them longer.
-
-    calls, faults: the CPU time in the allocator's system calls, and that in all page faults, as
-        shares of all CPU time of plain runs.
-    """
-    if finding.name in _OF_CALLS or (finding.name == PROTECTS and finding.measured):
-        share = calls
-    elif finding.name in WITH_FAULTS and faults:
-        share = min(1.0, calls + faults * (1 + FAULTS_ELSEWHERE))
-    else:
-        return finding
-    if finding.of != "CPU" or finding.effect <= share:
-        return finding
-    low = share if finding.interval is None else min(share, finding.interval.low)
-    return replace(finding, effect=share, interval=Interval(low, share, LEVEL))
 
 
 def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
@@ -662,9 +559,7 @@ def _why_no_clock(pairs: Pairs) -> str:
                 "no clock samples were requested",
             )
         counts[sides[0].plain.trial.contender] = sum(
-            one.own + one.calls + _faults_and_interrupts(one) + one.others + one.program
-            for one in samples
-            if one is not None
+            one.placed for one in samples if one is not None
         )
     name, most = max(counts.items(), key=lambda one: one[1])
     if most >= CLOCK_SAMPLES_LEAST:
@@ -715,8 +610,8 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
         name for pair in pairs for side in pair for name in side.summary.calls
     ):
         own, other = ([_call(side, kind) for side in sides] for sides in zip(*pairs, strict=True))
-        longer = statistics.fmean(_cpu_of(kind, one) for one in own) - statistics.fmean(
-            _cpu_of(kind, one) for one in other
+        longer = statistics.fmean(cpu_of(kind, one) for one in own) - statistics.fmean(
+            cpu_of(kind, one) for one in other
         )
         if longer * whole > 0:
             counts = (
@@ -725,17 +620,6 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
             )
             found.append((abs(longer), " ".join(against(kind, counts))))
     return tuple(text for _, text in sorted(found, reverse=True)[:_EVIDENCE])
-
-
-def _cpu_of(kind: str, calls: Calls) -> float:
-    """CPU time in ns of one kind of system calls.
-
-    Runs that older versions of cairn stored lack the CPU time of calls that wait. A missing time
-    counts as 0.
-    """
-    if calls.cpu_ns is not None:
-        return calls.cpu_ns
-    return 0.0 if kind in NOT_ON_PROCESSOR else calls.total_ns or 0.0
 
 
 def _call(side: Side, kind: str) -> Calls:

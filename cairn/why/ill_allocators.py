@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from cairn.model import Sample
-from cairn.why.parts import PROGRAM, UNEXPLAINED
 
 if TYPE_CHECKING:
     from cairn.why.causes import Cause, Of
@@ -56,7 +55,7 @@ ILL = (
         ("changes-protection",), ("mixed", "pipeline", "buffers")),
     Ill("thread_number", "asks the kernel for its thread in every call", 1,
         ("calls-the-kernel",), _ALONE),
-    Ill("yielding_free", "yields in every tenth free", 10, ("waits-alone",), _ALONE),
+    Ill("yielding_free", "yields in every tenth free", 10, ("waits-alone", "yields"), _ALONE),
     Ill("sleeping_malloc", "sleeps in every thousandth malloc", 50,
         ("waits-alone",), _ALONE),
     Ill("global_lock", "has one lock, which sleeps", 500, ("queues",), _THREADS),
@@ -178,9 +177,9 @@ def _told(
     )
     found = causes(why, allocator)
     if described is None:
-        # PROGRAM and UNEXPLAINED only describe the gap to another allocator. For a healthy one,
-        # only findings count.
-        found = tuple(one for one in found if one.name not in (PROGRAM, UNEXPLAINED))
+        # A part of the gap only describes the difference from another allocator. For a healthy
+        # one, only findings count.
+        found = tuple(one for one in found if one.finding is not None)
     false = tuple(
         cause.name
         for cause in found

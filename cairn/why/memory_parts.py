@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from cairn import units
+from cairn.findings.thresholds import HUGE_LEAST, LEAST_MEMORY
 from cairn.memory import MemoryDivision
 from cairn.why.parts import (
     COPIED,
@@ -19,6 +21,8 @@ from cairn.why.parts import (
     REST,
     REST_AND_SLACK,
     SLACK,
+    SPARSE,
+    SPARSE_AND_SLACK,
     Gap,
     Pairs,
     Side,
@@ -40,9 +44,10 @@ def memory_gap(pairs: Pairs) -> Gap | None:
     known = [side.summary for pair in pairs for side in pair if side.summary.live_bytes is not None]
     counted = [a for a in known if a.live_counted]
     live = [a.live_bytes or 0 for a in counted or known]
-    asked = statistics.median(live) if live else None
+    asked, sparse = statistics.median(live) if live else None, False
     if asked is not None:
-        asked = min([asked, *(held for pair in pairs for side in pair if (held := _held(side)))])
+        least = min([asked, *(held for pair in pairs for side in pair if (held := _held(side)))])
+        sparse, asked = least < (1 - LEAST_MEMORY) * asked, least
 
     def slack(side: Side) -> float | None:
         a = side.summary
@@ -56,13 +61,18 @@ def memory_gap(pairs: Pairs) -> Gap | None:
         return None if held is None or asked is None else held - asked
 
     rounding = part_of(SLACK, pairs, slack)
-    parts = [
-        part_of(LIVE if counted else LIVE_ESTIMATED, pairs, lambda _: asked),
-        rounding,
-        part_of(REST_AND_SLACK, pairs, rest)
+    others = (
+        part_of(SPARSE_AND_SLACK if sparse else REST_AND_SLACK, pairs, rest)
         if rounding.change is None
-        else part_of(REST, pairs, lambda side: (rest(side) or 0.0) - (slack(side) or 0.0)),
-    ]
+        else part_of(
+            SPARSE if sparse else REST,
+            pairs,
+            lambda side: (rest(side) or 0.0) - (slack(side) or 0.0),
+        )
+    )
+    if sparse:
+        others = replace(others, evidence=_in_huge_pages(pairs, others.change or 0.0))
+    parts = [part_of(LIVE if counted else LIVE_ESTIMATED, pairs, lambda _: asked), rounding, others]
     is_divided = all(memory.division is not None for memory in memories)
     if is_divided and any(memory.division.processes > 1 for memory in memories if memory.division):
         copied = part_of(COPIED, pairs, _copied)
@@ -71,6 +81,22 @@ def memory_gap(pairs: Pairs) -> Gap | None:
     holds = "memory that was in use only between two readings"
     undivided = "pages copied after a fork, and the memory of other processes"
     return replace(gap, holds=holds if is_divided else undivided)
+
+
+def _in_huge_pages(pairs: Pairs, change: float) -> tuple[str, ...]:
+    """Evidence that huge pages made unused parts of live blocks resident; empty if there is none.
+
+    change: the difference in that memory. The share of huge pages must differ by HUGE_LEAST, in the
+    same direction.
+    """
+    key = "huge"
+    if any(key not in side.summary.metrics for pair in pairs for side in pair):
+        return ()
+    own, other = means(pairs, lambda side: side.summary.metrics[key][0])
+    if abs(own - other) < HUGE_LEAST or (own - other) * change <= 0:
+        return ()
+    shares = (units.percent(share, signed=False) for share in (own, other))
+    return (f"{next(shares)} of the resident memory in huge pages against {next(shares)}",)
 
 
 def _held(side: Side) -> float | None:

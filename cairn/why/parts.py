@@ -25,9 +25,12 @@ SLACK, REST = "size rounding", "free memory and metadata"
 COPIED, OTHERS = "copied after a fork", "other processes, shared memory"
 REST_AND_SLACK = "free memory, metadata and rounding"
 """Replaces REST if size rounding was not measured."""
+SPARSE = "free memory, metadata and unused parts of live blocks"
+SPARSE_AND_SLACK = "free memory, metadata, rounding and unused parts of live blocks"
+"""Replace REST and REST_AND_SLACK if not all live blocks were resident under each contender."""
 PROGRAMS = (PROGRAM, CALLING)
-"""The program's own parts: the allocator can only cause a difference in them by the layout of the
-blocks."""
+"""The program's own parts: the allocator can only cause a difference in PROGRAM by the layout of
+the blocks, and in CALLING by the amount of memory that fork and exit handle."""
 
 Of = Literal["time", "memory"]
 By = Literal["clock", "probe"]

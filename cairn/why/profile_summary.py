@@ -6,12 +6,14 @@ All functions are pure.
 from __future__ import annotations
 
 from cairn.findings import find
+from cairn.findings.kernel import QUEUEING
+from cairn.findings.memory import resident_slack
 from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile import metrics
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.lock_table import lock_table, thread_ns
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
-from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
+from cairn.profile.tally import SPINNING, Profile, lasting
 from cairn.why import costly_locks
 
 
@@ -20,7 +22,9 @@ def summarized(profile: Profile) -> ProbeSummary:
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
     # Waiting on a spin lock takes CPU time, which is part of the allocator code.
     contended = [one for one in locks if one.contended and one.name != SPINNING]
-    in_kernel = kernel_ns(kernel, waiting=True)
+    # A yield takes CPU time, which is part of the system calls.
+    queueing = [one for one in kernel if one.name in QUEUEING]
+    in_kernel = kernel_ns(queueing, waiting=True)
     for_locks = [one.wait_ns for one in contended]
     inside = faults_inside(profile)
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
@@ -56,7 +60,7 @@ def summarized(profile: Profile) -> ProbeSummary:
         if in_kernel is None or None in for_locks or not _sees_kernel(profile)
         else max(in_kernel, sum(ns or 0.0 for ns in for_locks)),
         waits=max(
-            sum(one.count for one in kernel if one.name in WAITING),
+            sum(one.count for one in queueing),
             sum(one.contended for one in contended),
         ),
         faults=sum(
@@ -81,19 +85,23 @@ def summarized(profile: Profile) -> ProbeSummary:
 def _live(profile: Profile) -> tuple[int | None, int | None]:
     """The peak of the requested bytes in live blocks, and the usable bytes beyond these.
 
-    A number that the probe did not count at the peak is estimated from the recorded moment with the
-    most live bytes.
+    The second number contains only bytes that can be resident. A number that the probe did not
+    count at the peak is estimated from the recorded moment with the most live bytes.
     """
     largest = profile.largest
     most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
     peak, usable = largest.peak_requested, largest.peak_usable
+    slack = resident_slack(profile, most) if most is not None else None
     if peak is None:
-        return (most.live_bytes, most.slack_bytes) if most is not None else (None, None)
+        return (most.live_bytes, slack) if most is not None else (None, None)
     if usable is not None:
-        return peak.bytes, max(0, usable.bytes - peak.bytes)
-    if most is None or most.slack_bytes is None or not most.live_bytes:
+        beyond = max(0, usable.bytes - peak.bytes)
+        if most is None or not most.slack_bytes or slack is None:
+            return peak.bytes, beyond
+        return peak.bytes, round(beyond * slack / most.slack_bytes)
+    if most is None or slack is None or not most.live_bytes:
         return peak.bytes, None
-    return peak.bytes, round(peak.bytes * most.slack_bytes / most.live_bytes)
+    return peak.bytes, round(peak.bytes * slack / most.live_bytes)
 
 
 def _sees_kernel(profile: Profile) -> bool:

@@ -143,9 +143,9 @@ void *large_move(struct slab *slab, size_t size)
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
 
-/* Gives slices back. The slices of a moved block are first renewed (os_renew()), so that they become
- * part of the mapping around them. The kernel refuses that for locked memory, for example. The
- * slices then stay idle if all of them are still mapped, and are lost otherwise. `emptied` says
+/* Gives slices back. The slices of a moved block are first renewed (os_renew()), so that they
+ * become part of the mapping around them. The kernel refuses that for locked memory, for example.
+ * The slices then stay idle if all of them are still mapped, and are lost otherwise. `emptied` says
  * that no page of them is resident. */
 static void release(bool moved, bool emptied, size_t index, size_t slices)
 {

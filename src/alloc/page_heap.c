@@ -24,7 +24,7 @@ static struct lock lock;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
 static bool lazy;            /* a purge only offers memory to the kernel: os_offer() */
 static size_t idle_least;    /* lowest idle_slices since the epoch began */
-static size_t moving_slices; /* marked as used, but their pages move to a run that counts */
+static size_t moving_slices; /* used slices whose pages are being moved */
 static size_t fresh_slices;  /* slices ever handed out that were not dirty */
 
 /* --- marking slices as used ------------------------------------------------------------------- */

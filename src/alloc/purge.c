@@ -67,7 +67,8 @@ static bool is_too_much(struct page_heap_use use)
     return use.idle > use.used + atomic_load_explicit(&held, memory_order_relaxed);
 }
 
-/* Raises a number to at least `least`. Other threads may raise it, too. Returns its value before. */
+/* Raises a number to at least `least`, and returns its value before. Other threads may raise it,
+ * too. */
 static size_t raise_to_least(_Atomic size_t *number, size_t least)
 {
     size_t before = atomic_load_explicit(number, memory_order_relaxed);

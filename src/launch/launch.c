@@ -236,7 +236,8 @@ static void handle_signal(struct launch *launch, int signal)
             kill_main(launch);
             return;
         }
-        /* The idle time of a server ends here, and its memory at this moment is a result. */
+        /* For a server, SIGTERM ends the idle time, and the series of readings has its memory at
+         * this moment. For other programs the marked reading does no harm. */
         if (launch->child.state->started_ns != 0)
             sampler_mark(&launch->sampler);
         /* fall through */

@@ -2,7 +2,8 @@
  *
  * The launcher's main loop waits until sampler_due_ns() and then calls sampler_take(). Always:
  *
- *     1 ms <= time between two readings <= 100 ms, except for the readings that the caller demands
+ *     1 ms <= time between two readings <= 100 ms, except before a reading of sampler_mark() and
+ *     before the last reading
  *     after the first few readings, the CPU time of all readings is below 0.4 % of the elapsed
  *     time: 0.2 % for page tables (memory.h) and 0.2 % for all other work; very slow readings
  *     exceed this limit, because one is made at least every 100 ms

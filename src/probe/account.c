@@ -211,6 +211,8 @@ static uint32_t size_bucket(uint64_t bytes)
 static void add_moment(void *nothing)
 {
     (void)nothing;
+    if (UNLIKELY(session.head == NULL)) /* see is_lost() */
+        return;
     session_moment(live_now());
     layout_moment();
 }
@@ -266,6 +268,8 @@ static void note_allocation(struct thread_state *me, enum profile_function funct
                             bool is_new, struct reading end)
 {
     struct profile_samples *samples = session.samples;
+    if (UNLIKELY(samples == NULL)) /* see is_lost() */
+        return;
     enum profile_group group = profile_group(bytes);
     uint32_t path = path_of(function, is_new) + profile_cell(group, account_phase());
     uint64_t weight = group == PROFILE_LARGE ? 1 : session.gap;
@@ -289,10 +293,13 @@ static size_t usable_bytes(struct thread_state *me, const void *block)
 
 static void note_usable(size_t bytes, size_t usable)
 {
+    struct profile_samples *samples = session.samples;
     uint64_t weight = profile_group(bytes) == PROFILE_LARGE ? 1 : session.gap;
     watched_sampled(bytes, usable, weight);
-    session_add(&session.samples->asked_bytes, weight * bytes);
-    session_add(&session.samples->usable_bytes, weight * usable);
+    if (UNLIKELY(samples == NULL)) /* see is_lost() */
+        return;
+    session_add(&samples->asked_bytes, weight * bytes);
+    session_add(&samples->usable_bytes, weight * usable);
 }
 
 /* Called for an operation that is not counted. If the thread has ended, `block` no longer counts as
@@ -308,7 +315,11 @@ bool account_enter_late(const struct thread_state *me, const void *block)
 }
 
 /* Returns true if the process forked during this operation, this process is the child, and the
- * child has no file yet. In that case the function sets the guard back to THREAD_UNKNOWN. */
+ * child has no file yet. In that case the function sets the guard back to THREAD_UNKNOWN.
+ *
+ * A signal handler may also fork after this function. If the child can make no file, session.head
+ * and session.samples are then NULL. The addresses of the parent's file stay mapped in the child
+ * (session_forked()). So a function below that takes both pointers once may go on using them. */
 static bool is_lost(struct thread_state *me)
 {
     if (LIKELY(session.head != NULL))
@@ -316,6 +327,16 @@ static bool is_lost(struct thread_state *me)
     me->special = 0;
     me->guard = THREAD_UNKNOWN;
     return true;
+}
+
+/* Counts an allocation of memory that was never handed out before. */
+static void note_new(struct thread_state *me, enum profile_function function, size_t bytes)
+{
+    struct profile_head *head = session.head;
+    if (path_of(function, true) == PROFILE_NEW_MEMORY)
+        me->counts->fresh[account_phase()][profile_group(bytes)]++;
+    else if (LIKELY(head != NULL)) /* see is_lost() */
+        session_add(&head->fresh_others[profile_group(bytes)], 1);
 }
 
 void account_leave_slowly(struct thread_state *me, enum profile_function function,
@@ -327,12 +348,13 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
     me->guard = THREAD_INSIDE;
     bool is_new = block != NULL && handed_out_add(block, bytes);
-    if (is_new && path_of(function, true) == PROFILE_NEW_MEMORY)
-        me->counts->fresh[account_phase()][profile_group(bytes)]++;
+    if (is_new)
+        note_new(me, function, bytes);
     bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
     if (block == NULL && !freed) {
-        if (bytes != 0) /* for 0 bytes, NULL is as good as a block */
-            session_add(&session.head->failed[function], 1);
+        struct profile_head *head = session.head;
+        if (bytes != 0 && LIKELY(head != NULL)) /* for 0 bytes, NULL is as good as a block */
+            session_add(&head->failed[function], 1);
         /* Of other functions, `given` is still the block of the thread's last free. */
         if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL) {
             live_add(me, me->given, 0);
@@ -371,17 +393,21 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
 /* Adds the timed free of a watched block to the samples. */
 static void note_release(struct thread_state *me, struct reading end)
 {
+    struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
+    if (UNLIKELY(head == NULL || samples == NULL)) /* see is_lost() */
+        return;
     const struct watched *watched = &me->watched;
     enum profile_group group = profile_group(watched->bytes);
     bool remote = watched->thread != me->number;
     uint32_t cell = profile_cell(group, account_phase());
     uint32_t path = (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + cell;
-    /* The weights of the blocks that stay watched grow with the number of live blocks. */
+    /* Each time half of the watched blocks of a kind are dropped, the weights of the others and of
+     * all later blocks of this kind double. */
     uint64_t copies = watched->weight / (group == PROFILE_LARGE ? 1 : session.gap);
     note_timed(me, &samples->times[path], group, end, copies);
-    session_add(&session.head->freed_copies[remote][cell], copies);
-    session_add(&session.head->freed_squares[remote][cell], copies * copies);
+    session_add(&head->freed_copies[remote][cell], copies);
+    session_add(&head->freed_squares[remote][cell], copies * copies);
     uint64_t life = ticks_now() - watched->ticks;
     uint32_t octave = life != 0 ? 63 - (uint32_t)__builtin_clzll(life) : 0;
     uint32_t bucket = octave < PROFILE_LIFE_BUCKETS ? octave : PROFILE_LIFE_BUCKETS - 1;

@@ -2,10 +2,12 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 bool direct_forbidden;
 bool direct_permits_getpid = true;
+bool direct_permits_unblocking = true;
 
 #if defined(__x86_64__)
 
@@ -61,7 +63,6 @@ __asm__(
 
 #else
 
-#include <errno.h>
 #include <unistd.h>
 
 long direct_call(long number, long a, long b, long c, long d, long e, long f)
@@ -75,6 +76,11 @@ long direct_call(long number, long a, long b, long c, long d, long e, long f)
 }
 
 #endif
+
+long direct_try(long number, long a, long b, long c, long d, long e, long f)
+{
+    return direct_forbidden ? -EPERM : direct_call(number, a, b, c, d, e, f);
+}
 
 uint64_t direct_read_ns(clockid_t clock)
 {

@@ -14,16 +14,25 @@
 
 /* True if the process may be killed for system calls that it did not make itself: it has installed,
  * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself,
- * with three exceptions: locks wait and wake; getpid, if direct_permits_getpid; and the calls that
- * turn off the signals of the calling thread, if all filters permit these. sandbox.c sets this
- * variable. */
+ * with four exceptions: locks wait and wake; getpid, if direct_permits_getpid; rt_sigprocmask that
+ * unblocks signals, if direct_permits_unblocking; and the calls that turn off the signals of the
+ * calling thread, if all filters permit these. sandbox.c sets this variable. Another thread may do
+ * so at any time. */
 extern bool direct_forbidden __attribute__((visibility("hidden")));
 
 /* False if a filter of the process does not permit getpid. sandbox.c sets this variable. */
 extern bool direct_permits_getpid __attribute__((visibility("hidden")));
 
+/* False if a filter of the process does not permit rt_sigprocmask. sandbox.c sets this variable. */
+extern bool direct_permits_unblocking __attribute__((visibility("hidden")));
+
 /* Makes a system call and returns its result. If the call fails, the result is -errno. */
 long direct_call(long number, long a, long b, long c, long d, long e, long f);
+
+/* The same as direct_call(), but makes no call and returns -EPERM if direct_forbidden is true. Work
+ * that takes long makes each of its calls by this function, because another thread may install a
+ * filter meanwhile. */
+long direct_try(long number, long a, long b, long c, long d, long e, long f);
 
 #if defined(__x86_64__)
 
@@ -43,7 +52,8 @@ _Noreturn void direct_return_from_signal(uintptr_t stack);
 
 #endif
 
-/* Reads a clock. */
+/* Returns the time of a clock in nanoseconds. Always makes a system call of the probe, even if
+ * direct_forbidden is true. So the caller checks this variable first. */
 uint64_t direct_read_ns(clockid_t clock);
 
 /* The same as clock_now_ns(). libc's function makes a system call where the kernel offers no other

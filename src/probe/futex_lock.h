@@ -45,7 +45,7 @@ static inline bool futex_lock_take_soon(struct futex_lock *lock)
         if (atomic_compare_exchange_strong_explicit(&lock->state, &free, 1, memory_order_acquire,
                                                     memory_order_relaxed))
             return true;
-        direct_call0(SYS_sched_yield);
+        (void)direct_try(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
     }
     return false;
 }

@@ -62,12 +62,45 @@ static enum profile_call kind_of_futex(long operation)
     case FUTEX_WAIT:
     case FUTEX_WAIT_BITSET:
     case FUTEX_LOCK_PI:
+#ifdef FUTEX_LOCK_PI2 /* Linux 5.14 */
+    case FUTEX_LOCK_PI2:
+#endif
         return PROFILE_FUTEX_WAIT;
     case FUTEX_WAKE:
     case FUTEX_WAKE_BITSET:
     case FUTEX_WAKE_OP:
     case FUTEX_UNLOCK_PI:
         return PROFILE_FUTEX_WAKE;
+    default:
+        return PROFILE_OTHER;
+    }
+}
+
+/* Returns PROFILE_SLEEP for calls that can wait for a time, a file, a lock or a semaphore, and
+ * PROFILE_OTHER for all others. Some architectures lack some of these calls. */
+static enum profile_call kind_of_other(long number)
+{
+    switch (number) {
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_pselect6:
+    case SYS_ppoll:
+    case SYS_epoll_pwait:
+    case SYS_flock:
+    case SYS_semop:
+    case SYS_semtimedop:
+#ifdef SYS_poll
+    case SYS_poll:
+    case SYS_select:
+    case SYS_epoll_wait:
+#endif
+#ifdef SYS_epoll_pwait2 /* Linux 5.11 */
+    case SYS_epoll_pwait2:
+#endif
+#ifdef SYS_futex_waitv /* Linux 5.16 */
+    case SYS_futex_waitv:
+#endif
+        return PROFILE_SLEEP;
     default:
         return PROFILE_OTHER;
     }
@@ -92,11 +125,8 @@ static enum profile_call kind_of(long number, const long arguments[3])
         return kind_of_futex(arguments[1]);
     case SYS_sched_yield:
         return PROFILE_SCHED_YIELD;
-    case SYS_nanosleep:
-    case SYS_clock_nanosleep:
-        return PROFILE_SLEEP;
     default:
-        return PROFILE_OTHER;
+        return kind_of_other(number);
     }
 }
 
@@ -106,7 +136,9 @@ static void hold(uintptr_t start, size_t bytes)
 {
     size_t more = handed_out_hold(start, bytes);
     uint64_t before = atomic_fetch_add_explicit(&session.held_bytes, more, memory_order_relaxed);
-    session_raise(&session.head->held_most, before + more);
+    struct profile_head *head = session.head;
+    if (head != NULL) /* see kernel_calls_note() */
+        session_raise(&head->held_most, before + more);
 }
 
 /* Returns the number of bytes that the allocator held. */
@@ -176,9 +208,9 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
 
 /* Counts a call of kind PROFILE_OTHER by its number. Each number gets an entry at its first call.
  * If all entries are taken, the call is counted only in the total of PROFILE_OTHER. */
-static void note_other(long number)
+static void note_other(struct profile_head *head, long number)
 {
-    struct profile_other_call *others = session.head->other_calls;
+    struct profile_other_call *others = head->other_calls;
     for (size_t i = 0; i < PROFILE_OTHER_CALLS; i++) {
         uint64_t unused = 0;
         uint64_t name = (uint64_t)number + 1;
@@ -196,12 +228,15 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
                        uint64_t cpu_ns)
 {
     enum profile_call kind = kind_of(number, arguments);
-    if (UNLIKELY(thread_state.asking)) { /* the probe caused the call */
+    struct profile_head *head = session.head;
+    /* The call is not counted if the probe caused it. Neither is it if a signal handler forked
+     * during the call, this process is the child, and the child could make no file. */
+    if (UNLIKELY(thread_state.asking || head == NULL)) {
         if (!direct_failed(result))
             (void)follow(kind, arguments, result);
         return;
     }
-    struct profile_call_counts *counts = &session.head->calls[kind];
+    struct profile_call_counts *counts = &head->calls[kind];
     session_add(&counts->calls, 1);
     session_add(&counts->ticks, ticks);
     session_add(&counts->cpu_ns, cpu_ns);
@@ -209,7 +244,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     thread_state.kernel_calls++;
     thread_state.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
-        note_other(number);
+        note_other(head, number);
     if (kind == PROFILE_FUTEX_WAIT || kind == PROFILE_FUTEX_WAKE)
         lock_table_futex((uintptr_t)arguments[0], kind == PROFILE_FUTEX_WAIT, ticks);
     /* brk() reports a failure by returning the old end. EAGAIN of a futex call that waits is not a
@@ -217,10 +252,14 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
      * mmap() and mremap() return it if the locked memory would exceed its limit. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
     bool changed = kind == PROFILE_FUTEX_WAIT && result == -EAGAIN;
-    if (refused || (direct_failed(result) && !changed))
+    if (refused || (direct_failed(result) && !changed)) {
         session_add(&counts->failed, 1);
-    else
-        session_add(&counts->bytes, follow(kind, arguments, result));
+        return;
+    }
+    uint64_t bytes = follow(kind, arguments, result);
+    session_add(&counts->bytes, bytes);
+    if (kind == PROFILE_MPROTECT && (arguments[2] & PROT_WRITE) == 0)
+        session_add(&head->sealed_bytes, bytes);
 }
 
 /* --- dispatch --------------------------------------------------------------------------------- */

@@ -311,7 +311,7 @@ static void write_snapshot(uint64_t live_bytes)
         file->totals.regions += file->totals.pages != before;
     }
     file->page_count = file->totals.pages <= LAYOUT_PAGES ? file->totals.pages : 0;
-    file->snapshot_ns = direct_read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
+    file->snapshot_ns = direct_now_ns() - session.head->ns_begin;
     file->snapshot_threshold = threshold;
     file->snapshot_bytes = live_bytes;
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
@@ -529,8 +529,8 @@ static void note_distance(struct thread_state *me, const void *block, size_t byt
 {
     struct layout_block *entry = me->layout_entry;
     bool resized = profile_kind(me->function) == PROFILE_KIND_REALLOC;
-    if (resized && (uintptr_t)block == me->layout_block)
-        return; /* the block itself, and not the next one */
+    if (resized && me->given == block && (uintptr_t)block == me->layout_block)
+        return; /* realloc() resized the same block in place */
     me->layout_entry = NULL;
     if (entry->address != (uint32_t)me->layout_block || entry->next_bytes != 0)
         return; /* by now the entry belongs to another sample */
@@ -761,7 +761,7 @@ void layout_moment(void)
     if (layout_way == LAYOUT_OFF)
         return;
     uint64_t kept = file->snapshot_bytes;
-    uint64_t lived_ns = direct_read_ns(CLOCK_MONOTONIC) - file->ns_begin;
+    uint64_t lived_ns = direct_now_ns() - file->ns_begin;
     if ((lived_ns - file->snapshot_ns) * PART_OF_LIFE < lived_ns &&
         live_now().bytes <= kept + kept / PART_OF_BYTES)
         return;

@@ -21,9 +21,12 @@ enum {
     /* If a window lasted longer, its watch has no result, because other blocks may lie on the line
      * by then. */
     LATE_NS = 20 * 1000 * 1000,
-    FIRST_NS = 30 * 1000 * 1000,   /* from the beginning of the process to the first watch */
-    NEXT_NS = 1000 * 1000,         /* from a watch to the next one, at least */
-    NOTHING_NS = 20 * 1000 * 1000, /* to the next search, if no line was found */
+    FIRST_NS = 30 * 1000 * 1000, /* from the beginning of the process to the first watch */
+    NEXT_NS = 1000 * 1000,       /* from a watch to the next one, at least */
+    /* From a search that found no line to the next one. Each further search in vain doubles the
+     * time, because a search visits all live blocks. */
+    NOTHING_NS = 20 * 1000 * 1000,
+    NOTHING_MOST_NS = 64 * NOTHING_NS,
     /* After the first EARLY watches, all watches together take at most one part in PART_OF_LIFE of
      * the process's life. */
     EARLY = 4,
@@ -48,7 +51,8 @@ static _Atomic uint64_t unwatched[(UINT16_MAX + 1) / 64];
 /* The lines that were watched with a result. They are not watched again. */
 static uintptr_t concluded[LAYOUT_WATCHES];
 
-static uint64_t late_ticks; /* total time of the watches without a result */
+static uint64_t late_ticks;              /* total time of the watches without a result */
+static uint64_t nothing_ns = NOTHING_NS; /* to the next search, if this one finds no line */
 
 /* The present watch. */
 static struct watched_line line;
@@ -73,7 +77,7 @@ static void next_after(uint64_t ns)
 /* Returns the nanoseconds since the process began to count, and sets ticks_per_ns. */
 static uint64_t lived_ns(void)
 {
-    uint64_t lived = direct_read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
+    uint64_t lived = direct_now_ns() - session.head->ns_begin;
     if (lived != 0)
         ticks_per_ns = (double)(ticks_now() - session.head->ticks_begin) / (double)lived;
     return lived;
@@ -316,10 +320,16 @@ static void begin_watch(bool (*find)(struct watched_line *line))
         memcpy(watched, threads, sizeof watched);
         futex_lock_drop(&lock);
     }
-    if (!is_free || !find(&line)) {
+    if (!is_free) {
         next_after(NOTHING_NS);
         return;
     }
+    if (!find(&line)) {
+        next_after(nothing_ns);
+        nothing_ns = 2 * nothing_ns < NOTHING_MOST_NS ? 2 * nothing_ns : NOTHING_MOST_NS;
+        return;
+    }
+    nothing_ns = NOTHING_NS;
     memset(wrote, 0, sizeof wrote);
     left = line.words;
     watched_ticks = 0;
@@ -327,7 +337,8 @@ static void begin_watch(bool (*find)(struct watched_line *line))
         atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
 }
 
-/* Plans the next watch. A late watch may have lasted for any time. */
+/* Plans the next watch. A watch with a result counts as two windows of WINDOW_NS. A watch without a
+ * result counts with its measured time, because it may have lasted for any time. */
 static void plan(void)
 {
     uint64_t watches = counts->lines + counts->late, lived = lived_ns();

@@ -43,7 +43,8 @@ static void keep_loaded(const void *function)
     if (dladdr(function, &about) == 0 || about.dli_fname == NULL)
         return;
     void *object = dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    /* NULL if the path is that of the program itself, relative to another folder. */
+    /* `object` is NULL if dladdr() gave the program's own path and that path is relative to another
+     * folder. */
     if (object != NULL)
         dlclose(object);
 }

@@ -22,8 +22,9 @@ void own_memory_add(const void *start, size_t bytes);
  * or it is counted elsewhere (watched_filter_bytes()). */
 void own_memory_leave_out(const void *start, size_t bytes);
 
-/* Forbids huge pages for the variables of the library, of which only a part will be touched. Called
- * once for each program. */
+/* Forbids huge pages for the zero-initialised variables of the library (.bss), because only a part
+ * of them will be touched. Called once after each exec. Does nothing if system calls are
+ * forbidden. */
 void own_memory_begin(void);
 
 /* Maps and announces `bytes` of private memory filled with zeroes. Returns NULL if the kernel

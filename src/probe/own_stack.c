@@ -120,22 +120,22 @@ static bool may_be_on_signal_stack(void)
 /* Makes the call. If the caller is a signal handler, its frames lie on the alternate signal stack,
  * and the thread is no longer on this stack. A SIGSYS during the call would then begin at the top
  * of the alternate stack and destroy those frames. So the thread has no alternate stack until the
- * call returns. */
+ * call returns. If another thread installs a filter of system calls meanwhile, the thread gets its
+ * alternate stack back only when the handler returns: the kernel then restores this stack. */
 static void call_there(void *given)
 {
     struct call *call = given;
-    if (!call->from_signal_stack) {
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    if (!call->from_signal_stack ||
+        direct_failed(direct_try(SYS_sigaltstack, (long)&none, 0, 0, 0, 0, 0))) {
         call->function(call->argument);
         return;
     }
-    const stack_t none = {.ss_flags = SS_DISABLE};
-    direct_call3(SYS_sigaltstack, (long)&none, 0, 0);
-    if ((call->before & sigsys) == 0)
-        direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+    signals_unblock(sigsys & ~call->before);
     call->function(call->argument);
-    direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+    direct_try(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
     call->signal_stack.ss_flags &= ~SS_ONSTACK;
-    direct_call3(SYS_sigaltstack, (long)&call->signal_stack, 0, 0);
+    direct_try(SYS_sigaltstack, (long)&call->signal_stack, 0, 0, 0, 0, 0);
 }
 
 /* Sets call->from_signal_stack and the fields that depend on it. `call` lies on the other stack, so
@@ -144,12 +144,12 @@ static void call_there(void *given)
 static void look_for_signal_stack(struct call *call)
 {
     stack_t *now = &call->signal_stack;
-    call->from_signal_stack = may_be_on_signal_stack() && !direct_forbidden &&
-                              !direct_failed(direct_call3(SYS_sigaltstack, 0, (long)now, 0)) &&
-                              (now->ss_flags & SS_ONSTACK) != 0;
-    uint64_t *before = &call->before;
-    if (call->from_signal_stack)
-        direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, (long)before, MASK_BYTES, 0, 0);
+    call->from_signal_stack =
+        may_be_on_signal_stack() &&
+        !direct_failed(direct_try(SYS_sigaltstack, 0, (long)now, 0, 0, 0, 0)) &&
+        (now->ss_flags & SS_ONSTACK) != 0 &&
+        !direct_failed(direct_try(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, (long)&call->before,
+                                  MASK_BYTES, 0, 0));
 }
 
 void own_stack_call(void (*function)(void *), void *argument)
@@ -162,8 +162,8 @@ void own_stack_call(void (*function)(void *), void *argument)
         call->argument = argument;
         look_for_signal_stack(call);
         own_stack_switch(call, call_there, call);
-        if (call->from_signal_stack && (call->before & sigsys) == 0)
-            direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+        if (call->from_signal_stack)
+            signals_unblock(sigsys & ~call->before);
         put_back(&for_calls, stack);
     } else {
         function(argument);
@@ -197,10 +197,11 @@ void own_stack_disarm(struct thread_state *me)
 {
     stack_t now = {.ss_flags = 0};
     const stack_t none = {.ss_flags = SS_DISABLE};
-    if (me->signal_stack == NULL || direct_failed(direct_call3(SYS_sigaltstack, 0, (long)&now, 0)))
+    if (me->signal_stack == NULL ||
+        direct_failed(direct_try(SYS_sigaltstack, 0, (long)&now, 0, 0, 0, 0)))
         return;
     if (own_stack_is_ours(me, &now) &&
-        direct_failed(direct_call3(SYS_sigaltstack, (long)&none, 0, 0)))
+        direct_failed(direct_try(SYS_sigaltstack, (long)&none, 0, 0, 0, 0, 0)))
         return;
     put_back(&for_signals, me->signal_stack);
     me->signal_stack = NULL;

@@ -9,7 +9,10 @@
 #include <sys/auxv.h>
 #include <sys/uio.h>
 
-enum { PAGE_BYTES = 1 << HANDED_OUT_PAGE_SHIFT };
+enum {
+    PAGE_BYTES = 1 << HANDED_OUT_PAGE_SHIFT,
+    EXTENT_NS = 10000, /* time of a look at 2 MiB of resident memory */
+};
 
 static uint64_t page_bytes(void)
 {
@@ -18,7 +21,13 @@ static uint64_t page_bytes(void)
 
 static long open_own(const char *path)
 {
-    return direct_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    return direct_try(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+}
+
+/* If another thread has installed a filter of system calls, the file stays open. */
+static void close_own(long fd)
+{
+    (void)direct_try(SYS_close, fd, 0, 0, 0, 0, 0);
 }
 
 /* Reads the beginning of a /proc file as text. Returns false if it cannot be opened or read. */
@@ -27,8 +36,8 @@ static bool read_text(const char *path, char *text, size_t bytes)
     long fd = open_own(path);
     if (direct_failed(fd))
         return false;
-    long length = direct_call3(SYS_read, fd, (long)text, (long)bytes - 1);
-    direct_call3(SYS_close, fd, 0, 0);
+    long length = direct_try(SYS_read, fd, (long)text, (long)bytes - 1, 0, 0, 0);
+    close_own(fd);
     text[direct_failed(length) ? 0 : length] = '\0';
     return !direct_failed(length);
 }
@@ -40,7 +49,7 @@ uint64_t residence_bytes(uint64_t own)
     if (direct_forbidden)
         return last;
     if (!read_text("/proc/self/statm", text, sizeof text))
-        return 0;
+        return direct_forbidden ? last : 0;
     const char *second = strchr(text, ' ');
     if (second == NULL)
         return 0;
@@ -92,8 +101,8 @@ static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
     struct iovec from = {.iov_base = (void *)page, .iov_len = PAGE_BYTES};
-    return direct_call(SYS_process_vm_readv, direct_call0(SYS_getpid), (long)&to, 1, (long)&from, 1,
-                       0) == PAGE_BYTES;
+    long process = direct_try(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    return direct_try(SYS_process_vm_readv, process, (long)&to, 1, (long)&from, 1, 0) == PAGE_BYTES;
 }
 
 static void tally_page(uintptr_t page)
@@ -115,8 +124,8 @@ static bool read_extent(long pagemap, uintptr_t page,
 {
     static uint64_t entries[HANDED_OUT_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
-    long got = direct_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
-                           (long)(page * sizeof entries[0]), 0, 0);
+    long got = direct_try(SYS_pread64, pagemap, (long)entries, sizeof entries,
+                          (long)(page * sizeof entries[0]), 0, 0);
     memset(resident, 0, HANDED_OUT_EXTENT_PAGES / 8);
     for (size_t i = 0; !direct_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
         resident[i / 64] |= (uint64_t)((entries[i] & (present | of_file)) == present) << i % 64;
@@ -155,6 +164,13 @@ void residence_count_huge(void)
     counts_huge = true;
 }
 
+/* To count huge pages, the kernel looks at each page once more. */
+uint64_t residence_look_ns(uint64_t resident)
+{
+    uint64_t once_ns = (resident >> HANDED_OUT_EXTENT_SHIFT) * EXTENT_NS;
+    return counts_huge ? 2 * once_ns : once_ns;
+}
+
 struct residence residence_look(void)
 {
     struct residence found = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN,
@@ -172,7 +188,9 @@ struct residence residence_look(void)
     for (const struct handed_out_leaf *leaf = handed_out_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < HANDED_OUT_EXTENTS; extent++)
             tally_extent(pagemap, leaf, extent);
-    direct_call3(SYS_close, pagemap, 0, 0);
+    close_own(pagemap);
+    if (direct_forbidden) /* the tally may be incomplete */
+        return found;
     found.own_bytes = tally.own << HANDED_OUT_PAGE_SHIFT;
     found.unasked_bytes = tally.pages << HANDED_OUT_PAGE_SHIFT;
     if (tally.pages < tally.stride)

@@ -12,13 +12,10 @@
 
 #define RESIDENCE_UNKNOWN UINT64_MAX
 
-/* Huge pages are counted only if at least this many bytes are unwritten, or after
- * residence_count_huge(). Otherwise cairn would give no advice about them, and counting huge pages
- * makes the kernel walk over the memory of the whole process. */
+/* Huge pages are counted only if at least this many bytes are unwritten, or if
+ * residence_count_huge() was called. In all other cases no finding uses their number, and counting
+ * them makes the kernel walk over the memory of the whole process. */
 #define RESIDENCE_HUGE_LEAST (UINT64_C(8) << 20)
-
-/* Approximate time that residence_look() takes for each 2 MiB of resident memory. */
-enum { RESIDENCE_EXTENT_NS = 10000 };
 
 /* Returns the resident bytes of the process, without pages of files and without the `own` bytes of
  * the probe's private memory. Neither belongs to the allocator. Returns 0 if the kernel does not
@@ -41,8 +38,12 @@ struct residence {
 };
 
 /* Looks at each page of the extents described above. Every figure is RESIDENCE_UNKNOWN if OS pages
- * are not 4 KiB or /proc/self/pagemap cannot be opened. */
+ * are not 4 KiB, if /proc/self/pagemap cannot be opened, or if another thread installs a filter of
+ * system calls meanwhile. */
 struct residence residence_look(void);
+
+/* Returns the approximate time that residence_look() takes if this many bytes are resident. */
+uint64_t residence_look_ns(uint64_t resident);
 
 /* From now on every residence_look() counts huge pages. Findings about the layout compare them. */
 void residence_count_huge(void);

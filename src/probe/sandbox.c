@@ -27,10 +27,11 @@
 
 /* State of the calling thread before a filter was installed. */
 struct before {
-    bool forbidden;      /* direct_forbidden */
-    bool paused;         /* signals were turned off for this filter */
-    bool may_turn_off;   /* see below */
-    bool permits_getpid; /* direct_permits_getpid */
+    bool forbidden;          /* direct_forbidden */
+    bool paused;             /* signals were turned off for this filter */
+    bool may_turn_off;       /* see below */
+    bool permits_getpid;     /* direct_permits_getpid */
+    bool permits_unblocking; /* direct_permits_unblocking */
 };
 
 /* True if all filters so far permit the calls that turn off the thread's signals. */
@@ -57,7 +58,8 @@ static struct before forbid(bool strict, const struct sock_fprog *filter)
     struct thread_state *me = &thread_state;
     struct before before = {.forbidden = direct_forbidden,
                             .may_turn_off = may_turn_off,
-                            .permits_getpid = direct_permits_getpid};
+                            .permits_getpid = direct_permits_getpid,
+                            .permits_unblocking = direct_permits_unblocking};
     thread_begin_early();
     session_make_room();
     if (strict) {
@@ -71,6 +73,7 @@ static struct before forbid(bool strict, const struct sock_fprog *filter)
         }
     }
     direct_permits_getpid &= !strict && permits(filter, SYS_getpid);
+    direct_permits_unblocking &= !strict && permits(filter, SYS_rt_sigprocmask);
     direct_forbidden = true;
     return before;
 }
@@ -82,6 +85,7 @@ static void permit(struct before before)
     direct_forbidden = before.forbidden;
     may_turn_off = before.may_turn_off;
     direct_permits_getpid = before.permits_getpid;
+    direct_permits_unblocking = before.permits_unblocking;
     if (!before.paused || before.forbidden)
         return;
     kernel_calls_resume(me);

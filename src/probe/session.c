@@ -577,8 +577,7 @@ static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, R
  * would exceed this budget is not due. */
 static bool look_is_due(uint64_t resident, uint64_t lived_ns)
 {
-    uint64_t expected_ns = (resident >> HANDED_OUT_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
-    return resident >= CLOSELY_BYTES && (looks_ns + expected_ns) * 50 <= lived_ns &&
+    return resident >= CLOSELY_BYTES && (looks_ns + residence_look_ns(resident)) * 50 <= lived_ns &&
            (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
 }
 

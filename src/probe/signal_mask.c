@@ -19,6 +19,6 @@ uint64_t signals_block(void)
 
 void signals_unblock(uint64_t blocked)
 {
-    if (blocked != 0)
+    if (blocked != 0 && (!direct_forbidden || direct_permits_unblocking))
         direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&blocked, 0, MASK_BYTES, 0, 0);
 }

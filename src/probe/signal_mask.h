@@ -15,7 +15,9 @@ extern _Atomic bool signal_handlers __attribute__((visibility("hidden")));
  * those that were not blocked before. */
 uint64_t signals_block(void);
 
-/* Unblocks the signals that were returned when they were blocked. */
+/* Unblocks the signals that signals_block() returned. Another thread may have installed a filter
+ * since then. If the filter does not permit rt_sigprocmask, the signals stay blocked, because the
+ * system call would kill the process. */
 void signals_unblock(uint64_t blocked);
 
 /* The same as signals_block(), without a system call if the program has no handlers. */

@@ -15,7 +15,8 @@
  * A struct profile_thread belongs to one thread at a time. When this thread ends, another thread
  * goes on counting in the same struct.
  *
- * A file of version 8 has the same structs, but its head ends before the field `held_most`.
+ * A file of version 8 has the same structs, but its head ends before the field `held_most`, and
+ * `sealed_bytes` and `fresh_others` are unused and 0.
  *
  * Times are in ticks of the processor's clock; the pairs (ticks_begin, ns_begin) and (ticks_last,
  * ns_last) calibrate it. Every struct has the same layout on every 64-bit machine. Every change of
@@ -36,7 +37,7 @@ enum {
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* including the NUL; longer paths are cut */
     PROFILE_CHUNK_THREADS = 8, /* number of structs profile_thread in chunk 0 */
-    PROFILE_CHUNKS = 24,
+    PROFILE_CHUNKS = 20,
     PROFILE_OTHER_CALLS = 32, /* entries of profile_head.other_calls */
 
     /* Size groups by requested bytes: small and medium blocks up to these sizes, then large. */
@@ -120,7 +121,7 @@ enum profile_call {
     PROFILE_FUTEX_WAIT,
     PROFILE_FUTEX_WAKE,
     PROFILE_SCHED_YIELD,
-    PROFILE_SLEEP,
+    PROFILE_SLEEP, /* nanosleep, poll, flock and other calls that can wait */
     PROFILE_OTHER, /* all others; see profile_head.other_calls */
     PROFILE_CALLS,
 };
@@ -168,7 +169,7 @@ struct profile_call_counts {
     uint64_t bytes;     /* bytes that the calls mapped, unmapped, advised or grew */
     uint64_t ticks;     /* total time of the calls */
     uint64_t max_ticks; /* time of the longest call */
-    /* CPU time of futex wait, sched_yield and sleep; 0 for other calls. */
+    /* CPU time of PROFILE_FUTEX_WAIT, PROFILE_SCHED_YIELD and PROFILE_SLEEP; 0 for other calls. */
     uint64_t cpu_ns;
 };
 
@@ -255,7 +256,16 @@ struct profile_head {
     uint64_t threads_most;           /* maximum of threads_live */
     uint64_t threads_lost;           /* threads not counted: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
-    uint64_t samples;                /* offset of struct profile_samples; 0: none */
+
+    /* The part of calls[PROFILE_MPROTECT].bytes from which the calls took write access. The calls
+     * gave write access to the other part, or left it writable. */
+    uint64_t sealed_bytes;
+
+    /* Calls of functions other than malloc and new that allocated memory which was never handed out
+     * since the kernel mapped it. */
+    uint64_t fresh_others[PROFILE_GROUPS];
+
+    uint64_t samples; /* offset of struct profile_samples; 0: none */
 
     /* How the probe counted the bytes of the live blocks (enum live_way of src/probe/live.h). 0
      * means that it only estimated them. If it counted, the true peak of the usable bytes differs
@@ -298,11 +308,12 @@ struct profile_head {
     char program[PROFILE_PATH_BYTES];
     char allocator[PROFILE_PATH_BYTES]; /* path of the library that has malloc */
 
-    /* The most bytes that the allocator held at once: mapped with access, since ns_begin. */
+    /* The most bytes that the allocator held at once since ns_begin. Memory is held while it is
+     * mapped with access. */
     uint64_t held_most;
 
-    /* Of the sampled frees on each path: the sum of the numbers of copies (struct profile_times),
-     * and the sum of the squared numbers. */
+    /* For each path of frees, `freed_copies` is the sum of the copies of all sampled frees (struct
+     * profile_times). `freed_squares` is the sum of the squared numbers of copies. */
     uint64_t freed_copies[PROFILE_WHOSE][PROFILE_CELLS];
     uint64_t freed_squares[PROFILE_WHOSE][PROFILE_CELLS];
 };
@@ -331,11 +342,15 @@ struct profile_thread {
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* The timed operations of one path. A free has copies if it is that of a block that stands for
- * more blocks than the others: one for each `gap` blocks, or for each block if it is large. All
- * sums over operations have the free once for each copy, except `switched` and `switched_ticks`.
- * So each copy stands for the same number of operations. Each operation whose time is added is
- * counted in exactly one of three groups:
+/* The timed operations of one path. The block of a sampled free may stand for many blocks. The free
+ * then counts as several copies of one operation:
+ *
+ *     copies == weight of the block / (large ? 1 : gap)      for a free
+ *     copies == 1                                            for every other operation
+ *
+ * So each copy stands for the same number of operations. All sums and the histogram count an
+ * operation once for each copy, except `switched` and `switched_ticks`. Each operation whose time
+ * is added is counted in exactly one of three groups:
  *
  *     switched   the thread lost its processor during the operation, which made no system call
  *     alone      timed with fences: the processor did not overlap the operation with the
@@ -415,6 +430,8 @@ struct profile_samples {
 
 static_assert(sizeof(struct profile_head) % 8 == 0 && sizeof(struct profile_thread) % 8 == 0,
               "no padding at the end");
+static_assert((PROFILE_CHUNK_THREADS << PROFILE_CHUNKS) - PROFILE_CHUNK_THREADS >= 1 << 22,
+              "Linux permits at most 1 << 22 threads");
 
 /* Returns the bucket of a time. Below PROFILE_OCTAVE_BUCKETS ticks each number of ticks has its own
  * bucket. Above, each octave has PROFILE_OCTAVE_BUCKETS buckets. The last bucket holds all longer

@@ -62,6 +62,23 @@ def test_every_example_compiles_and_does_what_its_document_says(
         assert line in document, f"{source.name} says {line!r}"
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (r"a b\n\nthe quick brown fox\n", "fox brown quick the"),
+        (r"a      b\nabcd\n", "b a"),
+        (r"abcd\na      b", "b a"),
+        (r"\n\n", ""),
+        ("", "nothing to read"),
+        (f"{'x' * 63} y\\n{'x' * 64}\\n", f"y {'x' * 63}"),
+    ],
+)
+def test_the_longest_line_is_found(program: Callable[..., Path], text: str, says: str) -> None:
+    """An empty line once ended the input. Repeated blanks were once missing in the length."""
+    built = program(ROOT / "examples" / "arena" / "rewind.c", "gcc")
+    assert succeed("bash", "-c", f"printf '{text}' | {built}") == f"{says}\n"
+
+
 def shown() -> list[str]:
     return re.findall(
         r"^```c(?:pp)?\n(.*?)^```",

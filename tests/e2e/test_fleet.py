@@ -104,3 +104,21 @@ def test_an_interruption_ends_the_job_on_this_machine(
         f"interrupted; 0 rounds are kept; continue with: cairn matrix run --resume {folder.name}"
         in said
     )
+
+
+def test_a_preparation_that_fails_in_the_warm_up_costs_no_round(
+    cairn: Command, forward: Path
+) -> None:
+    """Once, the whole round was discarded, and its node was shunned."""
+    cairn.environment["TMPDIR"] = str(cairn.home)
+    file = cairn.home / "warm.toml"
+    # The first call prepares the baseline's warm-up. The next two prepare that of the other one.
+    prepare = f"echo >>{cairn.home}/calls; case $(wc -l <{cairn.home}/calls) in 2|3) exit 1 ;; esac"
+    file.write_text(
+        f'[plan]\ncontenders = ["system", "x={forward}"]\nrounds = 1\n'
+        f'[program.p]\ncommand = "true"\nprepare = "{prepare}"\n'
+    )
+    ran = cairn("matrix", "run", file, "--on", "local")
+    assert ran.code == 0, ran.err
+    state = cairn("matrix", "status", "--json").json
+    assert state["state"] == "complete" and not state["refused"]

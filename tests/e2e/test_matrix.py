@@ -144,6 +144,27 @@ def test_a_contender_that_prints_something_else_loses_its_cell(
     assert "honest" in ran.out
 
 
+def test_files_are_compared_if_the_output_is_not(cairn: Command, forward: Path) -> None:
+    """Once, a contender under which the program wrote nothing was a fast success."""
+    file = cairn.home / "files.toml"
+    line = "case $LD_PRELOAD in *forward*) ;; *) echo text >{work}/out ;; esac"
+    other = "echo $LD_PRELOAD >{work}/out"
+    file.write_text(
+        f'[plan]\ncontenders = ["system", "other={forward}"]\nrounds = 1\nwarmup = 0\n'
+        + "".join(
+            f'[program.{name}]\ncommand = "{text}; date +%N"\nshell = true\n'
+            'unchecked = "it prints the time"\nwrites = ["{work}/out"]\n'
+            for name, text in (("lazy", line), ("liar", other), ("good", "echo text >{work}/out"))
+        )
+    )
+    ran = cairn("matrix", "run", file)
+    assert ran.code == 4, ran.err
+    said = " ".join(ran.out.split())
+    assert "lazy: other did not write" in said
+    assert "liar: other wrote something else than under system" in said
+    assert "good: other" not in said
+
+
 def test_a_broken_plan_is_never_run(cairn: Command) -> None:
     file = cairn.home / "broken.toml"
     file.write_text('[plan]\ncontenders = ["system", "nothing"]\n[program.p]\ncomand = "true"\n')

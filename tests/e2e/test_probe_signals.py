@@ -73,6 +73,16 @@ def test_a_filter_of_system_calls_may_forbid_to_return_from_a_signal(
         assert (mapped > 0) == (what == "refused")
 
 
+@pytest.mark.parametrize("way", ["sampled", "exact"])
+def test_a_layout_is_recorded_behind_a_filter_of_system_calls(
+    probed: Probed, compiled: Compiled, way: str
+) -> None:
+    """The layout once read the clock by a system call, which killed the process."""
+    program = compiled("probe_filters.c")
+    said = probed(program, "keeps", CAIRN_PROBE_LAYOUT=way, CAIRN_PROBE_GAP="1")
+    assert said == "went on\n"
+
+
 @pytest.mark.parametrize("gap", ["1", "1000000"])
 def test_another_thread_may_install_a_filter_during_an_operation(
     probed: Probed, compiled: Compiled, paths: Path, gap: str

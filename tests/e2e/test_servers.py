@@ -383,3 +383,17 @@ def test_a_server_without_a_port_needs_a_sign_that_it_is_ready(cairn, server: Pa
     result = cairn("compare", "--while", "true", "--", server, "2000")
     assert result.code == 2
     assert "write {port} where its port belongs, or give --ready COMMAND" in result.sentence
+
+
+def test_a_server_of_a_plan_may_get_its_port_in_a_variable(
+    cairn, server: Path, load: str, forward: Path
+) -> None:
+    """Once, the variable had the text "{port}"."""
+    file = cairn.home / "plan.toml"
+    file.write_text(
+        f'[plan]\ncontenders = ["system", "x={forward}"]\nrounds = 1\nwarmup = 0\n'
+        f"[program.served]\ncommand = '{server} $PORT'\nshell = true\nload = '{load}'\n"
+        'environment = { PORT = "{port}" }\n'
+    )
+    result = cairn("matrix", "run", file)
+    assert result.code == 0, result.err

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -318,6 +320,35 @@ def test_the_memory_over_time_is_written_with_its_integral(
     )
     assert abs(rows[-1][2] * 1024 - between) < between / 100
     assert between / (times[-1] - times[0]) > 8 * MIB
+
+
+IDLE = """
+import signal, sys, time
+def end(*_):
+    print(time.monotonic_ns())
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_memory_is_read_before_the_program_gets_sigterm(launch: Launch, tmp_path: Path) -> None:
+    """The memory at the end of a server's idle time was once that of its end."""
+    series = tmp_path / "series"
+    for _ in range(3):  # a reading may come in this short time by chance
+        process, reader = launch.start(
+            *("--memory", "sampled", "--memory-series", str(series)),
+            *("--", sys.executable, "-c", IDLE),
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(0.5)
+        sent_us = time.monotonic_ns() // 1000
+        process.send_signal(signal.SIGTERM)
+        got_us = int(launch.finish(process, reader).out) // 1000
+        rows = [[int(word) for word in line.split()] for line in series.read_text().splitlines()]
+        assert any(sent_us <= at_us <= got_us and held > MIB for at_us, held, _ in rows)
 
 
 def test_a_file_for_the_memory_that_cannot_be_written_is_one_sentence(launch: Launch) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from cairn.profile.atomic_code import _found, decoded
+from cairn.profile.atomic_code import _found, atomic_at, decoded
+from cairn.profile.waiting_loops import waits
 
 ATOMIC = {
     "f0013500000000": "lock add %esi,0(%rip)",
@@ -49,3 +52,54 @@ def test_a_pause_is_known_before_and_after_it() -> None:
     for before, after in ((b"\x75\xf3\x90", b"\x89"), (b"\x75", b"\xf3\x90\x89")):
         found = _found(before, after)
         assert found is not None and found[0].is_pause
+
+
+WAITING = {
+    "8b0785c075fa": "mov (%rdi),%eax; test %eax,%eax; jne",
+    "8b05ea2e000085c075f6": "mov 0x2eea(%rip),%eax; test %eax,%eax; jne",
+    "803f0075fb": "cmpb $0,(%rdi); jne",
+    "0fb60784c075f9": "movzbl (%rdi),%eax; test %al,%al; jne",
+    "6690488b4708483b4710740275f2": "xchg %ax,%ax; mov, cmp with 16(%rdi); je out; jne",
+    "f390833d00000000000f85f1ffffff": "pause; cmpl $0,0(%rip); jne (far)",
+    "64833c2510000000017506ffc975f1": "cmpl $1,%fs:0x10; jne out; dec %ecx; jne",
+    "448b44b70441f6c00175f5": "mov 4(%rdi,%rsi,4),%r8d; test $1,%r8b; jne",
+}
+"""Loops that wait for another thread."""
+SEARCHING = {
+    "488b00483900750290ebf6": "mov (%rax),%rax: the next of a list",
+    "488b00488500750275f6": "the same, with test",
+    "83c601833cb70075f7": "add $1,%esi; cmpl $0,(%rdi,%rsi,4): an array",
+    "8b0785c0890675f8": "stores what it loads",
+    "31c085c075fa": "loads nothing",
+    "8b07e8fbffffff75f7": "calls a function",
+    "f00fc10785c075f8": "lock xadd",
+    "8b0785c07402eb05ebf7": "jumps out before it jumps back",
+}
+
+
+@pytest.mark.parametrize("code", WAITING, ids=WAITING.get)
+def test_a_loop_that_only_waits_is_known_at_each_of_its_instructions(code: str) -> None:
+    """A loop without a pause was once taken for slow work of the allocator."""
+    loop = bytes.fromhex(code)
+    whole = b"\xc3" * 40 + loop + b"\xc3" * 60
+    found = [at - 40 for at in range(len(whole)) if waits(whole, at)]
+    assert found and found[0] == 0 and found[-1] < len(loop)
+    assert len(found) >= 2
+    for cut in range(len(loop)):
+        assert not waits(loop[:cut], 0)
+
+
+@pytest.mark.parametrize("code", SEARCHING, ids=SEARCHING.get)
+def test_other_loops_do_not_wait(code: str) -> None:
+    whole = b"\xc3" * 40 + bytes.fromhex(code) + b"\xc3" * 60
+    assert not any(waits(whole, at) for at in range(len(whole)))
+
+
+def test_a_sample_in_a_loop_that_waits_counts_as_a_pause(tmp_path: Path) -> None:
+    loop = bytes.fromhex("8b0785c075fa")
+    file = tmp_path / "code"
+    file.write_bytes(b"\xc3" * 8 + loop + b"\xc3")
+    found = [atomic_at(str(file), at) for at in range(8, 15)]
+    assert [one is not None and one.is_pause for one in found] == [
+        True, False, True, False, True, False, False,
+    ]  # fmt: skip

@@ -81,6 +81,9 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
         ({"wait_descendants": True}, "without --wait-descendants"),
         ({"warm_memory": 1 << 20}, "without --warm-memory"),
         ({"warm_memory": 0}, "without --warm-memory"),
+        ({"stdout": "/x/out.txt"}, "without --output"),
+        ({"repeat": 11}, "without --repeat"),
+        ({"repeat": None}, "without --repeat"),
         ({"workloads": (replace(workload, load="wrk"),)}, "without --while"),
         ({"workloads": (Workload(workload.name, words),)}, "the base ran '"),
     ):
@@ -91,6 +94,9 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
             made = replace(base, run=changed)
             told = check_base.other_settings(made, run)
             assert told is not None and said.replace("without", "with") in told
+    files = (replace(base.run, settings=replace(settings, stdout=one)) for one in ("/a", "/b"))
+    first, second = files
+    assert check_base.other_settings(replace(base, run=first), second) is None, "both have a file"
     shell = replace(base, run=replace(base.run, settings=replace(settings, shell=True)))
     assert check_base.other_settings(shell, run) == "the base was made with --shell yes"
     moved = replace(settings, folder="/elsewhere", stdin="/elsewhere/in.txt")
@@ -245,9 +251,10 @@ def test_a_replaced_file_of_the_checked_build_alone_does_not_break_the_base(
     old, new = scripts(tmp_path)
     run = of_builds(old, new)
     known = builds.of_run(run.settings, run.contenders)
-    own = builds.paths(run.settings, run.contenders[:1])
+    others = builds.of_others_alone(run.settings, run.contenders, run.baseline)
+    assert others == {new}
     for replaced, kind in ((new, ContenderFailed), (old, ProgramFailed)):
-        watch = builds.Watch(known, own)
+        watch = builds.Watch(known, others)
         watch.refuse_changed()
         Path(replaced).write_text("#!/bin/sh\n# another\n")
         with pytest.raises(kind, match="was replaced while it was measured"):
@@ -256,6 +263,82 @@ def test_a_replaced_file_of_the_checked_build_alone_does_not_break_the_base(
     Path(new).unlink()
     with pytest.raises(ProgramFailed, match="vanished while it was measured"):
         watch.refuse_changed()
+
+
+def test_a_replaced_library_of_the_baseline_breaks_the_base(tmp_path: Path) -> None:
+    """The exit code once was 4, whichever library was replaced."""
+    program, *_ = scripts(tmp_path)
+    libraries = [str(tmp_path / name) for name in ("liba.so", "libb.so", "both.so")]
+    for one in libraries:
+        Path(one).write_text("before")
+    a, b, both = libraries
+    contenders = (
+        Contender("a", "custom", "liba.so", preload=(both, a)),
+        Contender("b", "custom", "libb.so", preload=(both, b)),
+    )
+    run = replace(a_run(*contenders), baseline="a")
+    workload = Workload("x", (program,))
+    run = replace(run, settings=replace(run.settings, workloads=(workload,), folder="/"))
+    for replaced, kind in ((a, ProgramFailed), (b, ContenderFailed), (both, ProgramFailed)):
+        known = builds.of_run(run.settings, run.contenders)
+        watch = builds.Watch(
+            known, builds.of_others_alone(run.settings, run.contenders, run.baseline)
+        )
+        Path(replaced).write_text("after")
+        with pytest.raises(kind, match="was replaced while it was measured"):
+            watch.refuse_changed()
+        now = builds.of_run(run.settings, run.contenders)
+        with pytest.raises(kind, match="is another build than when this run began"):
+            builds.refuse_other(known, now, contenders[0].preload)
+
+
+def test_both_builds_of_one_script_are_not_compared_with_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script started a program that had become slower, and the check said "pass".
+
+    The base ran the same script, so it started the same program.
+    """
+    old, new = scripts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def of(*command: str) -> check_base.Base:
+        run = one_build()
+        settings = replace(run.settings, workloads=(Workload("x", command),), folder=str(tmp_path))
+        known = builds.of_run(settings, run.contenders)
+        run = replace(run, settings=settings, builds=known)
+        return replace(a_base(), run=run, commit=None)
+
+    for command in (("./old",), ("env", "A=1", "./old"), ("sh", "old"), ("python3", "-m", "x")):
+        base = of(*command)
+        assert check_base.hindrance(base) is None
+        assert check_plan.side_by_side(base, command, ()) is None, command
+        with pytest.raises(UsageError) as error:
+            check_plan.refuse_stored(base, TIMED, False, command=command)
+        assert str(error.value) == (
+            f"{command[0]} is a script or an interpreter, so both builds would run the same files, "
+            "and time cannot be compared with stored numbers of another day. Name its program with "
+            "-p. --trust-base compares them nevertheless"
+        )
+    assert check_plan.side_by_side(of(old), (new,), ()) is not None, "another script"
+    assert check_plan.side_by_side(of("/bin/true"), ("/bin/true",), ()) is not None
+
+
+def test_the_script_of_an_interpreter_may_be_named_with_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base once ran "sh old new 5", with the name of the new script as an argument."""
+    scripts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = one_build()
+    settings = replace(
+        run.settings, workloads=(Workload("x", ("sh", "new", "5")),), folder=str(tmp_path)
+    )
+    base = replace(a_base(), run=replace(run, settings=settings))
+    found = check_plan.side_by_side(base, ("sh", "new", "5"), [NamedProgram("a", ("sh", "old"))])
+    assert found == ((NamedProgram("a", ("sh", "old")), NamedProgram("new", ("sh", "new"))), ("5",))
+    found = check_plan.side_by_side(base, ("sh", "new", "5"), [NamedProgram("a", ("/bin/sh",))])
+    assert found == ((NamedProgram("a", ("/bin/sh",)), NamedProgram("new", ("sh",))), ("new", "5"))
 
 
 def test_a_base_does_not_replace_another_file(tmp_path: Path) -> None:

@@ -384,3 +384,4 @@ def test_the_report_and_the_programs_output_have_different_files(empty: Path) ->
         assert refused("check", "--fail-if", "time>3%", option, "x.json", *one) == says
     base = ("check", "--make-base", "x.json", "--output", "x.json", "--", "true")
     assert refused(*base) == says
+    assert refused("matrix", "ranges", "-o", "x.json", "--keep", "./x.json") == says

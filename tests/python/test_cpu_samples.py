@@ -472,11 +472,24 @@ def test_interrupts_while_the_allocator_runs_are_a_part_of_its_share(
     assert (found.interrupts_ns, found.interrupts_unseen) == (1_000_000, "")
     assert (found.own_ns, found.calls_ns, found.faults_ns) == (500_000, 0, 500_000)
     assert (found.inside_ns, found.program_ns) == (2_000_000, 500_000)
+    assert found.page_faults_ns == 500_000
     use_ways(monkeypatch, (), "the kernel hides them")
     found = clocked(tmp_path, data)
     assert (found.interrupts_ns, found.interrupts_unseen) == (None, "the kernel hides them")
     assert (found.own_ns, found.calls_ns, found.faults_ns) == (500_000, 500_000, 1_000_000)
     assert found.inside_ns == 2_000_000
+    assert found.page_faults_ns == 1_000_000
+
+
+def test_page_faults_of_the_program_count_as_such_and_as_its_time(
+    libc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_ways(monkeypatch, (), "the kernel hides them")
+    in_libc = note(IN_KERNEL, CODE + 9, user=C + CALLED - 1)
+    faults = note(IN_KERNEL, user=MINE + 5), in_libc
+    found = clocked(tmp_path, notes(libc, *faults, note(CODE + 5)))
+    assert (found.faults_ns, found.program_ns) == (500_000, 1_000_000)
+    assert found.page_faults_ns == 1_000_000
 
 
 def test_the_call_that_the_probe_makes_for_the_allocator_is_the_allocators(
@@ -526,6 +539,7 @@ def test_a_sample_of_a_threads_clock_has_its_own_period(
     found = clocked(tmp_path, notes(libc, note(MINE + 5), note(CODE, period=11), scope=scope))
     assert (found.own_ns, found.program_ns) == (77, 11)
     assert found.scope == ("threads" if scope == 1 else "threads in user mode")
+    assert found.page_faults_ns == (0 if scope == 1 else None)
 
 
 @pytest.mark.parametrize("scope", [1, 2])

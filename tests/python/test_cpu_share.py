@@ -56,6 +56,30 @@ def test_the_share_is_that_of_the_samples_and_leaves_out_the_probe(tmp_path: Pat
     assert ends.high == pytest.approx(0.3291 + overlap, abs=2e-4)
 
 
+def test_page_faults_of_the_program_and_of_the_allocator_have_one_share(tmp_path: Path) -> None:
+    """If no sample came in a page fault, up to 0.4 % of 1,000 samples can be missing by chance."""
+    for page_faults, value, high in ((0, 0.0, 0.00383), (100, 0.1, 0.1202)):
+        run = a_run(300, 700, page_faults_ns=page_faults * MS)
+        found = cpu_share.page_fault_share(profiled(tmp_path, runs=(run,)))
+        assert found is not None and found.value == pytest.approx(value)
+        assert found.interval.high == pytest.approx(high, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (a_run(300, 700),),
+        (a_run(300, 700, page_faults_ns=MS), a_run(300, 700)),
+        (a_run(50, 100, page_faults_ns=MS),),
+        (),
+    ],
+)
+def test_too_few_samples_and_older_runs_tell_nothing_about_page_faults(
+    tmp_path: Path, runs: tuple[ClockRun, ...]
+) -> None:
+    assert cpu_share.page_fault_share(profiled(tmp_path, runs=runs)) is None
+
+
 def test_samples_of_short_periods_narrow_the_interval_less(tmp_path: Path) -> None:
     even, uneven = (
         share_of(tmp_path, run)

@@ -27,7 +27,7 @@ from cairn.report.why import sentences
 from cairn.why.causes import causes
 from cairn.why.gap import Why
 from cairn.why.ill_allocators import HEALTHY, ILL, Told, score
-from cairn.why.parts import OWN, PROGRAM, UNEXPLAINED, Gap, Part
+from cairn.why.parts import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part
 
 MIB = 1 << 20
 
@@ -45,6 +45,8 @@ def a_why(
     contender: str = "ill",
     *,
     own: float = 0.0,
+    kernel: float = 0.0,
+    faults: float = 0.0,
     program: float = 0.0,
     unexplained: float = 0.0,
     compared: Sequence[Finding] = (),
@@ -52,9 +54,10 @@ def a_why(
     workload: int = 0,
 ) -> Why:
     """Returns a comparison with `system`, which takes 100 ns of CPU time."""
-    change = own + program + unexplained
+    change = own + kernel + faults + program + unexplained
     whole = Part("", 100 + change, 100, change, Interval(change - 1, change + 1, 0.95))
-    parts = (part(OWN, own), part(PROGRAM, program), part(UNEXPLAINED, unexplained))
+    each = {OWN: own, KERNEL: kernel, FAULTS: faults, PROGRAM: program, UNEXPLAINED: unexplained}
+    parts = tuple(part(name, ns) for name, ns in each.items())
     time = Gap("time", whole, parts)
     return Why(contender, "system", workload, 6, time, None, tuple(compared), tuple(raised))
 
@@ -88,6 +91,45 @@ def test_a_part_without_a_reason_stands_before_a_smaller_finding_and_is_told_fir
     assert any(text.endswith(says) for text in sentences(opposite))
     larger = a_why(own=900, program=10, compared=[finding("slow-new", 0.9)])
     assert not [text for text in sentences(larger) if "The reason for" in text]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "of"),
+    [
+        (OWN, "slow-realloc", "CPU"),
+        (OWN, "queues", "thread time"),
+        (KERNEL, "asks-too-often", "CPU"),
+        (KERNEL, "yields", "CPU"),
+        (KERNEL, "queues", "thread time"),
+        (FAULTS, "returns-what-it-needs", "CPU"),
+        (FAULTS, "not-reused", "memory"),
+    ],
+)
+def test_a_part_of_the_allocator_without_a_finding_stands_before_smaller_findings(
+    name: str, reason: str, of: str
+) -> None:
+    """Only the program's own part and the unexplained part once stood in the order of causes."""
+    key = {OWN: "own", KERNEL: "kernel", FAULTS: "faults"}[name]
+    of_program = ("ill", finding("cold-blocks", 0.1))
+    why = replace(a_why(program=10, **{key: 90}), layout=of_program)  # type: ignore[arg-type]
+    assert names(why) == [name, "cold-blocks"]
+    assert causes(why, "ill")[0].effect == pytest.approx(0.45)
+    assert names(why, "system") == []
+    explains = finding(reason, 0.3, of)
+    known = (
+        replace(why, findings=(explains,))
+        if reason.startswith("slow")
+        else replace(why, raised=(("ill", explains),))
+    )
+    assert names(known) == [reason, "cold-blocks"]
+    # A finding that both contenders have to the same extent is no reason for a difference.
+    both = replace(why, raised=(("ill", explains), ("system", explains)))
+    assert names(both) == [name, "cold-blocks"]
+
+
+def test_a_part_without_a_finding_says_nothing_false_about_a_healthy_allocator() -> None:
+    healthy, _ = judged(a_why("cairn", own=90), {"cairn": 190, "system": 100})
+    assert (healthy.causes, healthy.false) == ((), ())
 
 
 def test_findings_are_told_in_the_order_of_their_effects_whoever_made_them() -> None:
@@ -283,6 +325,13 @@ def test_a_plan_compiles_nothing_and_writes_nothing(
     assert not list(tmp_path.rglob("*"))
     if name == "findings":
         assert all(one.name in done.output for one in ILL)
+        # The run itself has several specs, so that it does not insert the system's allocator.
+        done = CliRunner().invoke(cli, ["bench", name, "--plan", "-a", "cairn"])
+        names = ", ".join(("cairn", *(one.name for one in ILL)))
+        assert f"{len(ILL) + 1} contenders ({names})" in done.output
+        twice = f"{ILL[0].name}=system"
+        done = CliRunner().invoke(cli, ["bench", name, "--plan", "-a", twice])
+        assert f"two contenders are called '{ILL[0].name}'" in str(done.exception)
         monkeypatch.setattr(ill_libraries, "find_tool", lambda _: None)
         done = CliRunner().invoke(cli, ["bench", name, "--plan", "-a", "system"])
         assert "no C compiler here" in str(done.exception)

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
-import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 from rich.console import Console
 from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
 from support.plans import a_plan_run
 
+from cairn.cli import cli, measurement
 from cairn.cli import fleet as fleet_commands
-from cairn.cli import measurement
 from cairn.cli.console import Output
-from cairn.cli.fleet import options_of
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet_round, runs, schedulers
 from cairn.matrix.fleet import COMPLETE, Fleet, Job, Refusal, find
 from cairn.matrix.fleet_watch import TRIES, FleetWatch
-from cairn.matrix.schedulers import Fate, Slurm
-from cairn.model import TIME_BUDGET, Contender, Run
-from cairn.report.run import plan_report
+from cairn.matrix.schedulers import Fate
+from cairn.model import TIME_BUDGET, UNSUITED, Contender, Run
+from cairn.report.run import fitting, plan_report
 from cairn.report.view import View
 from cairn.run import stop_request, store
 
@@ -113,6 +111,65 @@ def test_an_unfinished_run_says_how_many_rounds_are_missing(tmp_path: Path) -> N
         deliver(fleet, number, "n1")
     made = plan_report([measurement.measured(one) for one in fleet.nodes()])
     assert made.cut is not None and "3 of 9 rounds" in made.cut and "--resume" in made.cut
+
+
+def test_nodes_that_differ_from_the_most_are_left_out(tmp_path: Path) -> None:
+    """Once, a fleet had no report at all if two of its nodes had different C libraries."""
+
+    def with_other_libc(run: Run) -> Run:
+        system, *others = run.contenders
+        return replace(run, contenders=(replace(system, title="glibc 2.41"), *others))
+
+    def with_more_threads(run: Run) -> Run:
+        one, *others = run.settings.workloads
+        longer = replace(one, command=(*one.command, "--threads=64"))
+        return replace(run, settings=replace(run.settings, workloads=(longer, *others)))
+
+    fleet = a_fleet(tmp_path, rounds=8)
+    for number in range(1, 9):
+        node, change = {1: ("a", with_other_libc), 8: ("z", with_more_threads)}.get(
+            number, ("m", lambda run: run)
+        )
+        deliver(fleet, number, node, change=change)
+    kept, notes = fitting([measurement.measured(one) for one in fleet.nodes()])
+    name = fleet.plan.id
+    assert notes == (
+        f"{name}@a with 1 round is left out, because its system is glibc 2.41, and that of "
+        f"{name}@m is system 1.0",
+        f"{name}@z with 1 round is left out, because the command of its a differs from that of "
+        f"{name}@m",
+    )
+    made = plan_report(kept, notes=notes)
+    assert made.result.whole_rounds == 6 and made.notes[:2] == notes
+    assert fitting([measurement.measured(one) for one in fleet.nodes()], ["b"])[1] == notes[:1]
+    done = CliRunner().invoke(cli, ["matrix", "report", name, "--results", str(tmp_path)])
+    assert done.exit_code == 0 and f"{name}@a with 1 round is left out" in done.output
+
+
+def test_a_report_after_rounds_were_given_up_says_which(tmp_path: Path) -> None:
+    """Once, such a report looked complete. In its JSON, "cut" was null."""
+    fleet = a_fleet(tmp_path)
+    for number in (1, 2, 4):
+        deliver(fleet, number)
+    fleet.end("round 3 not measured: job 1_2 was cancelled")
+    made = plan_report([measurement.measured(one) for one in fleet.nodes()])
+    assert made.cut == "3 of 4 rounds complete: round 3 not measured: job 1_2 was cancelled"
+
+
+@pytest.mark.parametrize("rounds", [2, 3], ids=["complete", "unfinished"])
+def test_a_program_that_goes_on_in_the_background_is_named(tmp_path: Path, rounds: int) -> None:
+    """Once, a fleet lost it without a word: a node has one reason for its end, not one each."""
+    fleet = a_fleet(tmp_path, rounds=rounds)
+    for number in (1, 2):
+        path, node = a_round(fleet, number)
+        folder = store.Folder(path)
+        lines = (path / "samples.jsonl").read_bytes().splitlines(keepends=True)
+        (path / "samples.jsonl").write_bytes(b"".join(lines[:2]))
+        folder.mark_stopped(f"1 round\n{UNSUITED}")
+        assert fleet.deliver(path, number, node)
+    made = plan_report([measurement.measured(one) for one in fleet.nodes()])
+    assert made.unsuited == ("b",)
+    assert (made.cut is None) == (rounds == 2)
 
 
 def test_a_run_without_a_round_says_how_far_it_is(tmp_path: Path) -> None:
@@ -385,6 +442,47 @@ def test_the_budget_ends_the_jobs(watched, tmp_path: Path) -> None:
     assert made.cut is not None and "1 of 3 rounds fitted" in made.cut
 
 
+def test_the_budget_begins_with_the_first_job(watched, tmp_path: Path) -> None:
+    """Once, the time in the queue counted, so the jobs were cancelled before they had begun."""
+    fleet = a_fleet(tmp_path, rounds=2, budget_s=30.0)
+    scheduler = Invented()
+
+    def begin() -> None:
+        scheduler.going_on["1_0"] = "RUNNING"
+
+    waits = [lambda: None] * 50
+    watch, _, _, said = watched(
+        *waits, begin, *[lambda: None] * 5, fleet=fleet, scheduler=scheduler
+    )
+    times: list[float] = []
+    scheduler.cancel = lambda _: times.append(watch._clock())  # type: ignore[method-assign]
+    assert watch.wait() == TIME_BUDGET
+    assert times == [pytest.approx(2 * 51 + 30, abs=2)], said
+
+
+def test_a_reason_for_which_jobs_wait_for_ever_is_told_once(watched, tmp_path: Path) -> None:
+    """Once, cairn waited in silence for jobs that Slurm never starts."""
+    fleet = a_fleet(tmp_path, rounds=2, minutes=90)
+    scheduler = Invented()
+
+    def wait() -> None:
+        scheduler.reasons = {"1_0": "PartitionTimeLimit", "1_1": "BadConstraints"}
+
+    def measure() -> None:
+        deliver(fleet, 1)
+        deliver(fleet, 2)
+
+    watch, _, _, said = watched(*[wait] * 5, measure, fleet=fleet, scheduler=scheduler)
+    assert watch.wait() == COMPLETE
+    told = [line for line in said if line.startswith("▲")]
+    end = "ctrl-C ends cairn, and scancel ends the jobs"
+    assert told == [
+        "▲ Slurm does not start round 1 yet: PartitionTimeLimit; the partition does not allow the "
+        f"90 minutes of a job; {end}; then begin a new run with --sbatch time=N",
+        f"▲ Slurm does not start round 2 yet: BadConstraints; {end}",
+    ]
+
+
 def test_one_cairn_alone_waits_for_a_run(tmp_path: Path) -> None:
     fleet = a_fleet(tmp_path)
     assert not Fleet(fleet.path).is_held()
@@ -392,6 +490,18 @@ def test_one_cairn_alone_waits_for_a_run(tmp_path: Path) -> None:
     assert Fleet(fleet.path).is_held()
     with pytest.raises(CairnError, match="another cairn waits for"):
         Fleet(fleet.path).hold()
+
+
+def test_a_file_system_without_locks_holds_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    fleet = a_fleet(tmp_path)
+    fleet.hold()
+    assert not fleet.is_held()
 
 
 def test_an_incomplete_line_of_jobs_is_ignored(tmp_path: Path) -> None:
@@ -402,13 +512,6 @@ def test_an_incomplete_line_of_jobs_is_ignored(tmp_path: Path) -> None:
     assert fleet.submitted() == (Job("1_0", 1),)
     fleet.note_submitted([Job("2_0", 2)])
     assert fleet.submitted() == (Job("1_0", 1), Job("2_0", 2))
-
-
-@pytest.mark.parametrize("text", ["slurm:", "pbs", "local:x", "", "slurm:a b", "slurm:$(x)"])
-def test_a_wrong_place_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        schedulers.parse(text)
-    assert schedulers.parse("slurm:a,b-1") == ("slurm", "a,b-1")
 
 
 def limit_of_a_job(
@@ -446,92 +549,6 @@ def test_a_job_on_this_machine_may_use_all_the_time_of_its_runs(
     """A program without 'seconds' counts as 1 s. Its job was ended after 10 minutes."""
     lines = 'timeout = "1h"'
     assert limit_of_a_job(tmp_path, monkeypatch, lines, 1, "local") == 2 * 2 * 60 + 10
-
-
-@pytest.mark.parametrize("text", ["=x", "a b=x", "account=x\ny", "--=y"])
-def test_a_wrong_option_of_sbatch_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        options_of([text])
-    assert options_of(["--account=a", "time-min=5", "oversubscribe"]) == (
-        ("account", "a"), ("time_min", "5"), ("oversubscribe", ""),
-    )  # fmt: skip
-
-
-def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UsageError) as raised:
-        schedulers.needed()
-    assert str(raised.value).endswith(" install 'submitit>=1.5'")
-    assert f"install it with: {shlex.quote(sys.executable)} -m pip" in str(raised.value)
-    root = Path(__file__).resolve().parents[2]
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert project["optional-dependencies"]["slurm"] == [schedulers.PACKAGE]
-
-
-COMMANDS = {
-    "sbatch": 'cp "$1" {folder}/script; echo Submitted batch job 7',
-    "squeue": """cat <<E
-7_0|RUNNING|None
-7_1|PENDING|Resources
-7_2|PENDING|launch failed requeued held
-8_0|RUNNING|None
-E""",
-    "scontrol": """case "$*" in
-  *"show job 7_0"*) echo 'JobId=8 ArrayJobId=7 JobState=NODE_FAIL Reason=None NodeList=n3 X=1' ;;
-  *"show job 7_1"*) echo 'JobId=9 JobState=FAILED NodeList=(null)' ;;
-  *"show job"*) exit 1 ;;
-  *) echo "$*" >>{folder}/changed ;;
-esac""",
-    "scancel": 'echo "$*" >>{folder}/ended',
-    "srun": "exit 1",
-}
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """Slurm with commands that say what a test expects."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, body in COMMANDS.items():
-        (folder / name).write_text("#!/bin/sh\n" + body.replace("{folder}", str(folder)) + "\n")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    fleet = a_fleet(
-        tmp_path / "results", rounds=8, partition="low", options=(("account", "mine"),), minutes=42
-    )
-    return Slurm(fleet, pytest.importorskip("submitit"))
-
-
-def test_the_array_that_is_submitted(slurm: Slurm, tmp_path: Path) -> None:
-    assert slurm.submit([3, 5, 6], ["n2", "n9"]) == [Job("7_0", 3), Job("7_1", 5), Job("7_2", 6)]
-    script = (tmp_path / "bin" / "script").read_text()
-    for line in (
-        "--array=0-2%2", "--exclude=n2,n9", "--partition=low", "--account=mine", "--time=42",
-        "--requeue", "--exclusive", "--nodes=1", "--mem=0",
-    ):  # fmt: skip
-        assert f"#SBATCH {line}\n" in script
-
-
-def test_the_state_of_jobs_comes_from_squeue_and_scontrol(slurm: Slurm, tmp_path: Path) -> None:
-    jobs = [Job(f"7_{place}", place) for place in range(4)]
-    assert slurm.alive(jobs) == {"7_0": "RUNNING", "7_1": "PENDING"}
-    assert (tmp_path / "bin" / "ended").read_text() == "7_2\n"
-    assert slurm.fate(jobs[0]) == Fate("lost", "NODE_FAIL", "n3")
-    assert slurm.fate(jobs[1]) == Fate("failed", "FAILED", "")
-    assert slurm.fate(jobs[2]) == Fate("unknown", "", "")
-    slurm.avoid(jobs[:1], ["n3", "n4"])
-    assert (tmp_path / "bin" / "changed").read_text() == "update jobid=7_0 excnodelist=n3,n4\n"
-    for name in ("squeue", "sbatch"):
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 'sbatch: error: No.' >&2; exit 1\n")
-    assert slurm.alive(jobs) is None and slurm.trouble == "sbatch: error: No."
-    with pytest.raises(CairnError, match=r"Slurm refused the jobs: No\."):
-        slurm.submit([1], [])
-
-
-def test_without_slurm_the_missing_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UsageError, match="sbatch is not here, so there is no Slurm"):
-        schedulers.needed("slurm")
 
 
 def test_a_node_with_another_cairn_refuses(tmp_path: Path) -> None:

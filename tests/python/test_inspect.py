@@ -11,6 +11,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,21 +22,23 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 from support.inspected import started
 from support.places import PROGRAMS
 from support.preloadable_path import carried
 
 from cairn import native
 from cairn.binary import elf
-from cairn.errors import UsageError
-from cairn.inspect import allocator, glibc_heap, growth, mappings, memory, process
+from cairn.cli import cli
+from cairn.errors import CairnError, ProgramFailed, UsageError
+from cairn.inspect import allocator, glibc_heap, growth, limits, mappings, memory, process
 from cairn.inspect import look as looking
 from cairn.inspect.advice import advice
 from cairn.inspect.facts import Inspection
 from cairn.inspect.look import look
 from cairn.inspect.mappings import Mapping
 from cairn.inspect.memory import Pages, ProcessMemory
-from cairn.inspect.process import NotPermitted, ProcessEnded, find
+from cairn.inspect.process import FileMissing, NotPermitted, ProcessEnded, find
 from cairn.inspect.sampled import sample
 from cairn.report import inspection
 
@@ -509,6 +512,55 @@ def test_too_little_time_gives_no_growth(program: Path) -> None:
     with started(program, "grow", RATE) as one:
         found = growth.measure(find(one.pid), 0.1)
     assert found.per_s is None and "are needed" in found.why_not
+
+
+def test_a_process_that_ends_keeps_its_readings(program: Path) -> None:
+    """Once, all readings of a long watch were lost."""
+    with started(program, "idle") as one:
+        killer = threading.Timer(0.5, one.process.kill)
+        killer.start()
+        done = CliRunner().invoke(cli, ["inspect", "--for", "60s", str(one.pid)])
+        killer.join()
+    assert isinstance(done.exception, ProgramFailed) and done.exception.exit_code == 3
+    assert re.fullmatch(
+        rf"process {one.pid} was watched, and it ended after [0-9.]+ m?s\. Growth is not known: "
+        r"\d+ readings? in 0\.\d s .*\.",
+        str(done.exception),
+    )
+
+
+def test_ctrl_c_ends_the_watching_alone(program: Path) -> None:
+    with started(program, "grow", RATE) as one:
+        interrupt = threading.Timer(growth.LEAST_S + 1, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        found = look(one.pid, 200.0)
+        interrupt.join()
+    assert found.growth is not None and found.growth.seconds < 30
+    assert found.allocator.name != "not known"
+
+
+def test_all_mappings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, those behind the first 64 MiB of smaps were missing in all sums."""
+    monkeypatch.setattr(process, "_READ_MOST", 4096)
+    target = find(os.getpid())
+    for read in (mappings.read_smaps, mappings.read_maps):
+        found = read(target)
+        assert len(found) > 40 and any(one.path == "[stack]" for one in found)
+    with pytest.raises(CairnError, match="/smaps is larger than"):
+        target.read("smaps")
+
+
+def test_a_file_that_the_kernel_lacks_is_not_the_end_of_the_process() -> None:
+    """Once, a kernel without cgroups made each process an ended one."""
+    target = find(os.getpid())
+    with pytest.raises(FileMissing, match=rf"cannot read /proc/{target.pid}/none: No such file"):
+        target.text("none")
+    assert limits._text(target, "none") == ""
+    with subprocess.Popen(["sleep", "60"]) as one:
+        ended = find(one.pid)
+        one.kill()
+    with pytest.raises(ProcessEnded):
+        limits._text(ended, "cgroup")
 
 
 # --- numbers of ended processes, zombies, threads and kernel threads ---

@@ -14,12 +14,14 @@ from support.comparisons import a_run, a_sample, samples
 from support.suites import a_suite
 
 from cairn.cli import console, measurement
-from cairn.errors import ContenderFailed, ProgramFailed, UsageError
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import Contender, Sample, StopRule, Trial
 from cairn.report import instruction_counts
+from cairn.report.run import comparisons, rendered
+from cairn.report.view import View
 from cairn.run import instruction_counts as counting
-from cairn.run import runner, store
+from cairn.run import measure, runner, store
 
 
 def test_a_contender_without_a_count_has_a_row_among_the_others() -> None:
@@ -191,23 +193,39 @@ def test_a_contender_that_failed_in_its_runs_is_not_counted(
 
 
 @pytest.mark.parametrize("measured_all", [True, False])
+@pytest.mark.parametrize("error", [ContenderFailed, UsageError])
 def test_a_failure_to_count_comes_after_the_report_of_the_rounds(
-    measured_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    measured_all: bool, error: type[CairnError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
+    """The report of complete rounds once began with "Measuring ended early"."""
     run = a_run()
     run = replace(run, settings=replace(run.settings, count_instructions=True))
     folder = store.Folder.create(tmp_path, run)
 
-    def carry_out(*_: object) -> None:
-        for one in samples():
-            folder.append(one)
-        if measured_all:
-            folder.mark_stopped("12 rounds")
-        raise ContenderFailed("fast failed with exit code 1")
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
 
-    monkeypatch.setattr(measurement, "carry_out", carry_out)
+        def measure(self) -> None:
+            for one in samples():
+                folder.append(one)
+            if not measured_all:
+                raise error("fast failed with exit code 1")
+            folder.mark_stopped("12 rounds")
+
+    def count(*_: object) -> None:
+        raise error("fast failed with exit code 1")
+
+    monkeypatch.setattr(measure, "Measurement", Fake)
+    monkeypatch.setattr(counting, "count", count)
     output = console.output_of("text", False, "never", None, False)
-    with pytest.raises(ContenderFailed, match="fast failed with exit code 1"):
+    with pytest.raises(error, match="fast failed with exit code 1"):
         measurement.conduct(Console(file=io.StringIO()), run, folder, "cairn compare", output)
-    assert ("It takes 19 % less" in capsys.readouterr().out) == measured_all
+    shown = capsys.readouterr().out
+    assert ("It takes 19 % less" in shown) == measured_all
+    found = measurement.measured(store.Folder(folder.path))
+    again = rendered(found, comparisons(found), View())
+    assert again == shown or not measured_all
+    early, late = "Measuring ended early: fast failed", "Instructions were not counted: fast failed"
+    assert (early in again, late in again) == (not measured_all, measured_all)

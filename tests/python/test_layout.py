@@ -151,9 +151,10 @@ def test_a_layout_that_is_missing_has_its_reason(tmp_path: Path) -> None:
     path.rename(tmp_path / "7.1.layout")
     (note,) = absence(tmp_path)
     assert note.endswith(
-        "because the probe could make no file for the blocks of prog (100): the disk is full, the "
-        "limit of file sizes is too low, or the program has a filter of system calls (seccomp)"
-    )
+        "because there is no file of the blocks of prog (100): it could not be made (the disk is "
+        "full, the limit of file sizes is too low, or the program has a filter of system calls by "
+        "seccomp), or it was not copied with the other files"
+    ), "the files of a profile may have been copied to another place"
     largest.write(tmp_path)
     assert absence(tmp_path) == [f"{why}is a child of fork"]
     (tmp_path / "7.1.layout").unlink()

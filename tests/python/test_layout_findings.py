@@ -105,6 +105,24 @@ def test_of_several_reasons_the_one_that_affects_most_is_named_first() -> None:
     assert "times as many pages" in finding.evidence[0]
 
 
+@pytest.mark.parametrize(
+    ("mean_bytes", "name"),
+    [(4096.0, "blocks-in-one-cache-set"), (float(MIB), "fewer-huge-pages")],
+)
+def test_a_collision_of_first_lines_matters_less_the_larger_the_blocks_are(
+    mean_bytes: float, name: str
+) -> None:
+    """All large blocks begin in one set of the cache, and 20 % of the memory lie in huge pages.
+
+    Under the other allocator, the blocks begin anywhere, and 90 % lie in huge pages. Of a block of
+    1 MiB, one line of 16,384 collides. The collision was once named first for every size.
+    """
+    slow = HEALTHY | {"sets": 1.0, "huge": 0.2, "large.mean": mean_bytes}
+    why = compared(slow, healthy=HEALTHY | {"sets": 0.05, "huge": 0.9, "large.mean": mean_bytes})
+    assert why.layout is not None and why.layout[1].name == name
+    assert len(why.layout[1].evidence) == 2
+
+
 def test_scattered_blocks_on_no_more_pages_say_nothing_of_pages() -> None:
     scattered = ILL["blocks-scattered"] | {"pages_per_mib": HEALTHY["pages_per_mib"]}
     why = compared(HEALTHY | scattered)

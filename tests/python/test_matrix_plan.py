@@ -85,6 +85,27 @@ BROKEN = {
         5, "not a file name",
     ),
     "a load without a port": (program('command = "s"', 'load = "bench"'), 5, "{port}"),
+    "a load with a port of the shell": (
+        program('command = "s -p {port}"', 'load = "bench ${port}"'), 5, "as {port}",
+    ),
+    "a port in the standard input": (
+        program('command = "s {port}"', 'load = "b {port}"', 'stdin = "f{port}"'), 6,
+        "{port} has no meaning in 'stdin'",
+    ),
+    "a port in a written file": (
+        program('command = "s {port}"', 'load = "b {port}"', 'writes = ["{port}"]'), 6,
+        "{port} has no meaning in 'writes'",
+    ),
+    "a port of the shell without a shell": (
+        program('command = "s ${port}"', 'load = "b {port}"', 'ready = "r"'), 4, "write {port}",
+    ),
+    "a port of the shell in a variable": (
+        program('command = "s"', 'load = "b {port}"', 'ready = "r"',
+                'environment = { P = "${port}" }'), 7, "write {port}",
+    ),
+    "a server that does not know its port": (
+        program('command = "s"', 'load = "b {port}"'), 3, "add 'ready'",
+    ),
     "ready without a load": (program('command = "s"', 'ready = "ping"'), 5, "has a 'load'"),
     "another output": (program('command = "p"', 'output = "none"'), 5, "'unchecked'"),
     "a kernel without a source": (program('command = "p"', 'kind = "kernel"'), 3, "'note'"),
@@ -320,7 +341,7 @@ def test_a_shell_line_need_not_begin_with_the_name_of_a_program(tmp_path: Path, 
     """Cairn once looked for programs with names such as "true;" and "(cd"."""
     for lines in (
         (f'command = "{line}; : {{data}}"', "shell = true"),
-        ('command = "cat"', f'load = "{line}; : {{port}} {{data}}"'),
+        ('command = "cat {port}"', f'load = "{line}; : {{port}} {{data}}"'),
     ):
         (one,) = plan(program(*lines, 'file = { x = "" }')).programs
         found = programs.examined(one, tmp_path)
@@ -334,7 +355,7 @@ def test_a_plain_first_word_of_a_shell_line_must_be_installed(tmp_path: Path, li
     missing = ("no-such-tool",) if "no-such" in line else ()
     (one,) = plan(program(f'command = "{line}"', "shell = true")).programs
     assert programs.examined(one, tmp_path).missing == missing
-    (one,) = plan(program('command = "cat"', f'load = "{line}; : {{port}}"')).programs
+    (one,) = plan(program('command = "cat {port}"', f'load = "{line}; : {{port}}"')).programs
     assert programs.examined(one, tmp_path).missing == missing
 
 
@@ -370,7 +391,7 @@ def test_the_load_of_a_server_is_not_judged(
     monkeypatch.setattr(programs, "diagnose", diagnose)
     shutil.copy("/bin/cat", tmp_path / "load")
     for line in ("cd / && exec cat", "cat; true"):
-        lines = (f'command = "{line}"', "shell = true", 'load = "./load {port}"')
+        lines = (f'command = "{line}"', "shell = true", 'load = "./load {port}"', 'ready = "true"')
         (one,) = plan(program(*lines)).programs
         assert programs.examined(one, tmp_path).runs
     assert judged == [("/bin/sh",), ("cat",)]

@@ -12,9 +12,9 @@ from support.observers import Quiet
 
 from cairn.cli.measurement import raise_failures
 from cairn.doctor import machine
-from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.errors import BudgetTooShort, CairnError, ContenderFailed, UsageError
 from cairn.memory import Memory
-from cairn.model import Run, Sample, StopRule, Trial, Workload
+from cairn.model import TIME_BUDGET, Run, Sample, StopRule, Trial, Workload
 from cairn.report.run import Measured, comparisons
 from cairn.run import batches, builds, measure, store
 from cairn.run.runner import Trace
@@ -154,8 +154,40 @@ def test_a_budget_that_ends_in_the_first_round_is_refused(
 
     run = replace(a_run(), rule=StopRule(budget_s=20.0))
     run = replace(run, host=replace(run.host, virtual=False))
-    with pytest.raises(UsageError, match=r"no round fits into the budget of 20 s: .* --budget"):
+    with pytest.raises(UsageError, match=r"budget of 20 s: .* --budget \d+min$") as raised:
         measured(run, tmp_path, monkeypatch, outcome)
+    assert raised.value.exit_code == 2
+    stored = store.Folder(tmp_path / run.id)
+    assert stored.stopped() == (TIME_BUDGET,)
+    assert [one.trial.round for one in stored.samples()] == [0, 0, 1]
+    bench = replace(run, experiment="larson")
+    with pytest.raises(UsageError, match=r"budget of 20 s: .*: -r \d+$"):
+        measured(bench, tmp_path / "bench", monkeypatch, outcome)
+
+
+def test_a_program_that_fails_under_all_contenders_has_no_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rounds once counted as complete, so a budget that ended too early was not reported."""
+    clock = Clock(monkeypatch)
+    failed: set[str] = set()
+
+    def outcome(trial: Trial) -> Sample:
+        clock.now += 30.0 if trial.round else 1.0
+        fails = trial.workload == 0 and (trial.contender == "fast" or "fast" in failed)
+        if fails:
+            failed.add(trial.contender)
+        return a_sample(0, "", 1000.0, failure="failed with exit code 1" if fails else None)
+
+    run = a_run()
+    settings = replace(
+        run.settings, workloads=(Workload("a", ("a",)), Workload("b", ("b",))), by_cell=True
+    )
+    rule = StopRule(precision=None, min_rounds=4, max_rounds=4, budget_s=20.0, judged="active")
+    run = replace(run, settings=settings, rule=rule, host=replace(run.host, virtual=False))
+    with pytest.raises(BudgetTooShort, match="no round fits into the budget of 20 s"):
+        measured(run, tmp_path, monkeypatch, outcome)
+    assert failed == {"fast", "system"}
 
 
 # Warm memory
@@ -198,7 +230,7 @@ def test_a_run_goes_on_without_warm_memory_if_touching_it_fails(
     assert stored.stopped() == ("4 rounds",)
     assert told.said == [
         "cannot warm 1 MiB of memory: cairn-launch was killed by signal 9 (SIGKILL); the rounds go "
-        "on without it"
+        "on without touched memory"
     ]
 
 

@@ -18,6 +18,9 @@ from cairn.why.parts import (
     REST,
     REST_AND_SLACK,
     SLACK,
+    SPARSE,
+    SPARSE_AND_SLACK,
+    Part,
 )
 
 
@@ -115,7 +118,7 @@ def test_live_blocks_that_are_not_resident_do_not_count() -> None:
     ]
     found = gap(samples, "memory")
     assert part(found, LIVE).own == part(found, LIVE).other == 90 * MIB
-    assert part(found, SLACK).other == 0 and part(found, REST).other == 0
+    assert part(found, SLACK).other == 0 and part(found, SPARSE).other == 0
     assert sum((one.own or 0.0) for one in found.parts[:-1]) == 110 * MIB
 
 
@@ -127,3 +130,46 @@ def test_rounding_that_one_allocator_does_not_tell_is_not_measured_alone() -> No
     assert part(found, SLACK).change is None and part(found, SLACK).other == 8 * MIB
     assert part(found, REST_AND_SLACK).change == 40 * MIB
     assert REST not in [one.name for one in found.parts]
+
+
+def sparse(live_mib: int, *, rounding: bool = True, **huge: float) -> Part:
+    """Returns the part of all other memory for a process that has 485 MiB, and 21 under `system`.
+
+    `huge` has the shares of the memory that lie in huge pages, by contender.
+    """
+    samples = []
+    for name, held in (("system", 21), ("fast", 485)):
+        made = trials(
+            name,
+            live_bytes=live_mib * MIB,
+            resident_bytes=held * MIB,
+            slack_bytes=0 if rounding else None,
+            metrics={"huge": (huge[name],) * 3} if huge else {},
+        )
+        samples += [replace(s, memory=replace(s.memory, peak_bytes=held * MIB)) for s in made]
+    found = gap(samples, "memory")
+    names = (REST, REST_AND_SLACK, SPARSE, SPARSE_AND_SLACK)
+    (one,) = [one for one in found.parts if one.name in names]
+    assert one.change == 464 * MIB
+    return one
+
+
+def test_unused_parts_of_live_blocks_that_become_resident_are_not_free_memory() -> None:
+    """The program requests 655 MiB and writes to 21 MiB of them. The rest of 485 MiB is live, too.
+
+    "free memory and metadata 100 % of the difference" was once the answer.
+    """
+    assert (sparse(655).name, sparse(655).evidence) == (SPARSE, ())
+    assert sparse(655, rounding=False).name == SPARSE_AND_SLACK
+    assert sparse(655, system=0.1, fast=0.9).evidence == (
+        "90.0 % of the resident memory in huge pages against 10.0 %",
+    )
+    assert sparse(655, system=0.9, fast=0.1).evidence == ()
+    assert sparse(655, system=0.5, fast=0.7).evidence == ()
+
+
+def test_if_all_live_blocks_are_resident_the_other_memory_is_free_memory_and_metadata() -> None:
+    for live_mib in (20, 21, 22):
+        found = sparse(live_mib, system=0.1, fast=0.9)
+        assert (found.name, found.evidence) == (REST, ())
+    assert sparse(20, rounding=False).name == REST_AND_SLACK

@@ -28,6 +28,7 @@ from cairn.matrix import fleet, runs
 from cairn.model import INTERRUPTED, Contender, Run, Sample, StopRule, Trial
 from cairn.report.run import Measured, comparisons
 from cairn.run import builds, check_base, measure, runner, store
+from cairn.run.stored_run import RunRefusal
 
 
 def refused(*words: object) -> tuple[int, str]:
@@ -287,37 +288,91 @@ def a_run_of(command: str) -> Run:
     return replace(run, **more)
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("made_by", COMMANDS)
-def test_a_run_is_continued_by_the_command_that_made_it(made_by: str, tmp_path: Path) -> None:
-    """An interrupted check was once continued by 'cairn compare', which judges no bounds."""
-    path = store.Folder.create(tmp_path, a_run_of(made_by)).path
-    for command in ("compare", "bench"):
+def test_a_run_is_continued_by_the_command_that_made_it(
+    made_by: str, is_stored: bool, tmp_path: Path
+) -> None:
+    """An interrupted check was once continued by 'cairn compare', which judges no bounds.
+
+    'cairn check' once continued a suite and a soak. A run of an earlier version has no `made_by`.
+    """
+    run = replace(a_run_of(made_by), made_by=f"cairn {made_by}" if is_stored else None)
+    folder = store.Folder.create(tmp_path, run)
+    for command in COMMANDS:
         if command != made_by:
-            assert refused(command, "--resume", "last", "--results", tmp_path) == (
+            words = (*command.split(), "--resume", "last", "--results", tmp_path)
+            assert refused(*words) == (
                 2,
                 f"last is not a run of 'cairn {command}'; continue it with 'cairn {made_by} "
                 "--resume last'",
             )
-    found = measurement.measured(store.Folder(path))
-    assert found.resume == f"cairn {made_by} --resume {path}"
+    assert measurement.measured(folder).resume == f"cairn {made_by} --resume {folder.path}"
+
+
+def of_one_build(made_by: str | None) -> Run:
+    return replace(a_run(Contender("system", "system", "glibc", spec="system")), made_by=made_by)
+
+
+def test_a_check_against_a_base_is_not_continued_as_a_comparison(tmp_path: Path) -> None:
+    """Such a run has no bounds, so 'cairn compare --resume' once continued it and judged none."""
+    folder = store.Folder.create(tmp_path, of_one_build("cairn check"))
+    told = refused("compare", "--resume", "last", "--results", tmp_path)
+    assert told == (
+        2,
+        "last is not a run of 'cairn compare'; continue it with 'cairn check --resume last'",
+    )
+    code, sentence = refused("check", "--resume", "last", "--results", tmp_path)
+    assert code == 2 and "last has no bounds" in sentence and "add --against FILE" in sentence
+    resume = measurement.measured(folder).resume
+    assert resume == f"cairn check --against FILE --resume {folder.path}"
+
+
+def test_a_check_of_an_earlier_version_against_a_base_may_be_continued(tmp_path: Path) -> None:
+    """Nothing in the run says that it is one of a check."""
+    store.Folder.create(tmp_path, of_one_build(None))
+    code, sentence = refused("check", "--resume", "last", "--results", tmp_path)
+    assert code == 2 and "add --against FILE" in sentence
+
+
+def test_no_command_continues_the_run_of_a_base(tmp_path: Path) -> None:
+    folder = store.Folder.create(tmp_path, of_one_build(measurement.MAKE_BASE))
+    for command in ("compare", "check"):
+        code, sentence = refused(command, "--resume", "last", "--results", tmp_path)
+        assert code == 2 and "make the base again with 'cairn check --make-base'" in sentence
+    assert measurement.measured(folder).resume is None
+
+
+def test_a_run_that_an_error_ended_is_not_continued(tmp_path: Path) -> None:
+    """The report once advised to resume it, and it ended with the same error again."""
+    folder = store.Folder.create(tmp_path, a_run_of("compare"))
+    assert measurement.measured(folder).resume is not None, "this process measures it"
+    assert measurement.measured(store.Folder(folder.path)).resume is None, "it goes on by itself"
+    folder.mark_refused(RunRefusal(2, "redis-server is a server that waits for requests"))
+    assert measurement.measured(folder).resume is None
 
 
 @pytest.mark.parametrize(
-    ("stopped", "rounds", "last"),
+    ("stopped", "rounds", "last", "planned"),
     [
-        ((), 0, "cairn compare --resume RUN"),
-        ((), 3, "cairn compare --resume RUN"),
-        ((INTERRUPTED,), 3, "cairn compare --resume RUN"),
-        ((INTERRUPTED,), 8, "cairn compare --resume RUN"),
-        (("8 rounds",), 8, "cairn compare -r 16 …"),
+        ((), 0, "cairn compare --resume RUN", 8),
+        ((), 3, "cairn compare --resume RUN", 8),
+        ((INTERRUPTED,), 3, "cairn compare --resume RUN", 8),
+        ((INTERRUPTED,), 8, "cairn compare --resume RUN", 8),
+        (("8 rounds",), 8, "cairn compare -r 16 …", 8),
+        ((), 2, "cairn compare -r 6 …", 3),
+        ((), 2, "cairn compare --resume RUN", 6),
     ],
 )
 def test_the_next_step_after_an_interruption_is_to_resume(
-    stopped: tuple[str, ...], rounds: int, last: str
+    stopped: tuple[str, ...], rounds: int, last: str, planned: int
 ) -> None:
-    """The report once advised to begin a new run, and stderr to resume the old one."""
+    """The report once advised to begin a new run, and stderr to resume the old one.
+
+    Later, it advised to resume a run of three rounds, which are too few for any answer.
+    """
     noise = random.Random(5)
-    rule = StopRule(precision=None, min_rounds=8, max_rounds=8)
+    rule = StopRule(precision=None, min_rounds=planned, max_rounds=planned)
     samples = [
         a_sample(number, one.name, 100 * noise.uniform(0.8, 1.25), user_ns=0)
         for number in range(1, rounds + 1)

@@ -5,6 +5,7 @@ It reads valid files exactly, and reports each invalid file by one sentence.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from support.probes import BEHIND_HEAD, Made, busy, documented
+from support.probes import BEHIND_HEAD, OLD, Made, busy, documented
 
 from cairn import units
 from cairn.errors import CairnError, UsageError
@@ -232,16 +233,27 @@ def test_damage_is_one_sentence(tmp_path: Path, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
-OLD = {"version": reader.BEFORE, "head_bytes": 4120}
-"""Fields of the head in a file of the version before, whose head is shorter."""
-
-
 def test_a_file_of_the_version_before_is_read(tmp_path: Path) -> None:
     new, old = (read(tmp_path, busy(head=of).content()) for of in ({}, OLD))
     assert old.tally.timed.count.tolist() == new.tally.timed.count.tolist()
     assert old.tally.timed.squares.tolist() == old.tally.timed.copies.tolist()
     assert (new.process.held_bytes, new.process.held_counted) == (16 << 20, True)
     assert (old.process.held_bytes, old.process.held_counted) == (16 << 20, False)
+    for one, is_known in ((new.tally, True), (old.tally, False)):
+        numbers = [one.sealed_bytes, *one.fresh_others, *(one + one).fresh_others]
+        assert all(math.isfinite(number) is is_known for number in numbers)
+
+
+@pytest.mark.parametrize(("dispatch", "counted"), [(1, True), (2, False)])
+def test_held_memory_is_counted_only_if_every_system_call_was_seen(
+    tmp_path: Path, dispatch: int, counted: bool
+) -> None:
+    """Without dispatch, neither `mremap` nor direct system calls are seen."""
+    made = busy(dispatch=dispatch)
+    made.start["held_most"] = 1 << 20
+    process = read(tmp_path, made.content()).process
+    assert process.held_bytes == 1 << 20
+    assert (process.held_counted, process.held_is_least) == (counted, not counted)
 
 
 def test_frees_for_unequal_numbers_of_blocks_are_not_known_in_an_old_file(tmp_path: Path) -> None:
@@ -278,7 +290,7 @@ def test_a_living_thread_counts_until_the_probes_last_look_at_the_clock(tmp_path
 def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
     content = bytearray(busy().content())
     at = reader.layouts("<").head.fields["chunks"][1]  # type: ignore[index]
-    for k in range(24):
+    for k in range(reader.CHUNKS):
         broken = bytearray(content)
         struct.pack_into("<Q", broken, at + 8 * k, len(content) - 8)
         with pytest.raises(CairnError, match="outside the file"):

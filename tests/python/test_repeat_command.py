@@ -13,15 +13,17 @@ from support.comparisons import a_run
 
 from cairn.allocators.catalog import load_catalog
 from cairn.allocators.contenders import parse_contender, split_contenders
+from cairn.bench import run_settings
 from cairn.cli import check_plan, cli, measurement
 from cairn.cli import compare as comparing
 from cairn.errors import CairnError
 from cairn.gate import Gate, GateBound
+from cairn.matrix import runs
 from cairn.model import COPY, Contender, Pattern, Run, Settings, StopRule, Workload
 from cairn.page.run import of_run
 from cairn.report import repeat_command
 from cairn.report.run import Measured, comparisons
-from cairn.run import store
+from cairn.run import store, valgrind
 from cairn.run.program_contenders import NamedProgram
 from cairn.verdict import Aim, Bound, Measure
 from cairn.why.ill_allocators import ILL
@@ -47,7 +49,7 @@ def line_of(run: Run, bench: str | None = None) -> str:
 def asked_for(monkeypatch: pytest.MonkeyPatch, line: str) -> dict[str, Any]:
     """Returns what `cairn compare` or `cairn check` understands of a command line.
 
-    Nothing is measured.
+    Nothing is measured, so that --instructions needs no valgrind here.
     """
     found: dict[str, Any] = {}
 
@@ -58,6 +60,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch, line: str) -> dict[str, Any]:
 
     for module in (comparing, check_plan):
         monkeypatch.setattr(module, "new_run", new_run)
+    monkeypatch.setattr(valgrind, "need_valgrind", lambda _: None)
     words = shlex.split(line)
     assert words[0] == "cairn"
     done = CliRunner().invoke(cli, words[1:])
@@ -116,11 +119,58 @@ def test_the_command_has_the_aim_and_the_baseline() -> None:
     assert "--pareto" in line_of(replace(run, aim=Aim(pareto=True)))
 
 
-def test_a_run_of_an_experiment_or_a_plan_is_repeated_by_its_own_command() -> None:
+def test_the_baseline_is_named_if_another_contender_would_take_its_place() -> None:
+    """Two contenders may have the system's allocator, and the first of them is the default."""
+    again, system = (Contender(name, "system", "glibc", spec="system") for name in NAMES)
+    run = replace(a_run(again, system), settings=SETTINGS[0])
+    assert options(line_of(run), "--baseline") == ["system"]
+    assert options(line_of(replace(run, contenders=(system, again))), "--baseline") == []
+
+
+NAMES = ("again", "system")
+
+
+def of_a_plan(*programs: str, **more: Any) -> Run:
+    """A run of the plan 'judge', which comes with Cairn, with these programs."""
+    settings = Settings(tuple(Workload(one, (one,)) for one in programs), "/", by_cell=True)
+    run = a_named_run(settings, replace(RULES[0], judged="active"), Aim())
+    return replace(run, experiment="matrix judge", **more)
+
+
+def plan_line(run: Run, folder: Path) -> str | None:
+    """Returns the command of a stored run."""
+    found = measurement.measured(store.Folder.create(folder, run))
+    return repeat_command.command(run, found.bench, found.plan)
+
+
+def test_a_run_of_an_experiment_or_a_plan_is_repeated_by_its_own_command(tmp_path: Path) -> None:
+    """The command of a plan once lacked --profile, --budget and --only.
+
+    The run of a plan of the user once had a command with the name of the plan instead of its file.
+    """
     run = replace(a_named_run(SETTINGS[0], RULES[0], Aim()), quick=False)
     assert line_of(run, "suite").startswith("cairn bench suite -a system ")
-    plan = replace(run, experiment="matrix my-plan")
-    assert line_of(plan).startswith("cairn matrix run my-plan -a system ")
+    names = [one.name for one in runs.load("judge").plan.programs]
+    some = of_a_plan(*names[1:3], rule=StopRule(None, 4, 4, budget_s=3600.0, judged="active"))
+    why = replace(some.settings, why=True, profiled_rounds=2)
+    line = plan_line(replace(some, settings=why), tmp_path / "some")
+    assert line is not None
+    assert line.startswith(f"cairn matrix run judge --only {names[1]} --only {names[2]} -a system ")
+    assert line.endswith(" -r 4 --profile 2 --budget 3600s --seed 77")
+    whole = of_a_plan(*names[1:], notes=(f"not measured here: {names[0]}",))
+    line = plan_line(whole, tmp_path / "whole")
+    assert line is not None and line.startswith("cairn matrix run judge -a system ")
+    assert line.endswith(" -r 12 --seed 77")
+    for number, own in enumerate((
+        replace(whole, experiment="matrix my-plan"), of_a_plan("my own program"),
+    )):  # fmt: skip
+        assert plan_line(own, tmp_path / str(number)) is None
+
+
+def test_a_run_of_a_check_without_bounds_has_no_command() -> None:
+    """'cairn compare' was once named, which does not check against the base."""
+    run = replace(a_named_run(SETTINGS[0], RULES[0], Aim()), made_by="cairn check")
+    assert repeat_command.command(run) is None
 
 
 def options(line: str, option: str) -> list[str]:
@@ -296,3 +346,22 @@ def test_the_size_of_an_experiment_is_kept(
     run = replace(a_named_run(SETTINGS[0], RULES[0], Aim()), experiment=experiment, quick=quick)
     folder = store.Folder.create(tmp_path, run)
     assert measurement.measured(folder, predicts=False).bench == bench
+
+
+def test_counts_of_several_experiments_name_all_their_workloads(tmp_path: Path) -> None:
+    """Such a run has the name of the first experiment, and was repeated without the others."""
+    for number, named in enumerate((["scenarios", "larson"], ["scenarios"])):
+        (choice,) = run_settings.counted(run_settings.chosen(named, quick=False))
+        names = [one.name for one in choice.workloads]
+        workloads = tuple(
+            Workload(f"{name} ({size})", (name,), name)
+            for name in names
+            for size in ("smallest", "larger")
+        )
+        settings = Settings(workloads, "/", instructions=True, reports=True)
+        run = a_named_run(settings, RULES[0], Aim())
+        run = replace(run, experiment=choice.experiment.name, quick=False)
+        assert run.experiment == "scenarios"
+        folder = store.Folder.create(tmp_path / str(number), run)
+        bench = measurement.measured(folder, predicts=False).bench
+        assert bench == (" ".join(names) if len(named) > 1 else "scenarios")

@@ -120,7 +120,7 @@ def a_runner(prepare: str | None, conclude: str | None) -> tuple[Runner, list[st
     runner._settings, runner._of = settings, [settings_of(settings, 0)]
     runner._scratch = runner._profiles = Path("/nowhere")
     called: list[str] = []
-    runner.hook = lambda name, line: called.append(f"{name} {line}")  # type: ignore[method-assign]
+    runner.hook = lambda name, line, _: called.append(f"{name} {line}")  # type: ignore[method-assign]
     return runner, called
 
 
@@ -144,7 +144,7 @@ def test_a_trial_that_ends_early_is_concluded(error: BaseException | None) -> No
 def test_a_preparation_that_fails_is_concluded() -> None:
     runner, called = a_runner("start", "end")
 
-    def hook(name: str, line: str) -> None:
+    def hook(name: str, line: str, _: object) -> None:
         called.append(f"{name} {line}")
         raise UsageError(f"the {name} command failed")
 
@@ -152,6 +152,19 @@ def test_a_preparation_that_fails_is_concluded() -> None:
     with pytest.raises(UsageError, match="the prepare command failed"):
         runner._trial(Trial(1, 0, "fast", 0), False, None)
     assert called == ["prepare start", "conclude end"]
+
+
+def test_a_line_of_a_plan_that_hangs_is_ended(tmp_path: Path) -> None:
+    """Once, a run waited for such a line for ever."""
+    own = OwnSettings(prepare="sleep 60 & echo $! >pid; wait", timeout_s=0.3)
+    settings = Settings(
+        workloads=(Workload("p", ("p",), own=own),), folder=str(tmp_path), by_cell=True
+    )
+    runner = Runner(settings, (), tmp_path)
+    says = r"^the prepare command did not end within 0\.3 s$"
+    with pytest.raises(UsageError, match=says):
+        runner._trial(Trial(1, 0, "fast", 0), False, None)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/exe").exists()
 
 
 def test_a_file_of_an_earlier_trial_is_not_taken_for_a_new_one(tmp_path: Path) -> None:

@@ -254,11 +254,36 @@ def test_a_further_run_without_samples_did_no_other_work(
     got = clock(runs)
     assert (len(got.runs), got.is_unlike, got.unsampled) == (2, False, REFUSED)
     told = " ".join(gaps(replace(found, clock=got)))
+    # With a clock that sees the kernel, the run with the probe does not count.
+    runs_ = "1 run" if scope == "processors" else "2 runs"
     assert (
-        f"When the program ran again, no clock samples were taken, because {REFUSED}. So only its "
-        "first 2 runs count. Root may take clock samples" in told
+        f"When the program ran again, no clock samples were taken, because {REFUSED}. So the clock "
+        f"samples of only {runs_} count." in told
     )
     assert "another status" not in told
     alone = clock(Runs([first, None]))
     assert (alone.runs, alone.is_unlike) == ((first,), False)
-    assert "So only its first run counts." in " ".join(gaps(replace(found, clock=alone)))
+    assert "samples of only 1 run count." in " ".join(gaps(replace(found, clock=alone)))
+
+
+@pytest.mark.parametrize(
+    ("why", "step"),
+    [
+        ("the clock samples could not be written in /tmp: No space left on device",
+         " Free space there, or set TMPDIR to another folder."),
+        ("the clock samples could not be written in /tmp: Disk quota exceeded",
+         " Free space there, or set TMPDIR to another folder."),
+        ("the clock samples could not be written in /tmp: File too large",
+         " Profile a shorter run, or raise the limit of file sizes (ulimit -f)."),
+        ("the clock samples are damaged", ""),
+        ("the clock samples cannot be read: Input/output error", ""),
+        (REFUSED, ""),
+    ],
+)  # fmt: skip
+def test_a_reason_for_missing_samples_has_advice_only_if_one_helps(
+    found: Profile, why: str, step: str
+) -> None:
+    """Root rights were once advised against damaged samples."""
+    clock = KernelClock((a_run(),), unsampled=why)
+    (told,) = (one for one in gaps(replace(found, clock=clock)) if "no clock samples" in one)
+    assert told.endswith(f"because {why}. So the clock samples of only 1 run count.{step}")

@@ -62,6 +62,37 @@ def test_a_slower_kind_of_operation_is_a_finding(times: dict[str, float], names:
     assert mostly_else == ()
 
 
+def resizing(kind: str, each_ns: float, **times: float) -> list[ProbeSummary]:
+    """Returns eight summaries as slow() does, with 200,000 operations of one more kind."""
+    more = {kind: Operations(200_000, 800, 200_000 * each_ns, each_ns)}
+    return [replace(one, kinds={**one.kinds, **more}) for one in slow(**times)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("calloc", "calloc is slow"),
+        ("realloc", "realloc is slow"),
+        ("aligned", "Allocation of aligned blocks is slow"),
+    ],
+)
+def test_any_other_slow_kind_of_operation_is_a_finding(kind: str, says: str) -> None:
+    """Such operations take 400 ns instead of 100 ns, 60 ms in all. There was once no finding."""
+    mine, theirs = resizing(kind, 400.0), resizing(kind, 100.0)
+    (found,) = find(Two(mine, theirs, 150.0 * MS, longer(60.0)))
+    assert (found.name, found.says) == (f"slow-{kind}", says)
+    assert found.effect == pytest.approx(0.4)
+    assert found.evidence == ("A call takes 400 ns on average against 100 ns, 200,000 times",)
+    assert find(Two(resizing(kind, 140.0), theirs, 150.0 * MS, longer(8.0))) == ()
+    # It may be less than 30 % of the difference.
+    both = resizing(kind, 200.0, free=8.0)
+    assert [one.name for one in find(Two(both, theirs, 300.0 * MS, longer(125.0)))] == ["slow-free"]
+    # A slow path does not explain slow operations of another kind.
+    path = resizing(kind, 300.0, free=2.0, reused=2.0)
+    two = Two(path, theirs, 200.0 * MS, longer(69.0))
+    assert [one.name for one in find(two)] == [f"slow-{kind}", "slow-path"]
+
+
 def test_only_the_larger_of_two_causes_is_named() -> None:
     """By the timed operations, freeing takes 60 ms longer and new memory takes 20 ms longer."""
     found = find(Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))

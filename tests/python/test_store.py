@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import random
 import re
 import shutil
 from pathlib import Path
+from typing import IO
 
 import pytest
 from msgspec.structs import replace
@@ -458,6 +461,42 @@ def test_files_that_the_program_changed_are_restored(tmp_path: Path, part: str) 
         assert (folder.path / name).read_bytes().startswith(content)
     assert (folder.path / "witness" / "x").read_bytes() == b"proof"
     assert store.is_measured(folder.path), "the new file is locked"
+
+
+def test_locks_work_where_they_need_a_descriptor_that_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refused the lock of a descriptor that can only read.
+
+    So no run could begin, and 'cairn clean' removed runs that were being measured.
+    """
+    flock = fcntl.flock
+
+    def as_on_nfs(file: int | IO[bytes], operation: int) -> None:
+        descriptor = file if isinstance(file, int) else file.fileno()
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", as_on_nfs)
+    folder = store.Folder.create(tmp_path, a_run())
+    assert store.is_measured(folder.path)
+    with pytest.raises(CairnError, match="another cairn is measuring"):
+        store.Folder(folder.path).mark_resumed()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_runs_are_kept_on_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    folder = store.Folder.create(tmp_path, a_run())
+    folder.append(a_sample(1))
+    store.Folder(folder.path).mark_resumed()
+    assert not store.is_measured(folder.path)
 
 
 def test_anything_but_a_regular_file_is_refused(folder: store.Folder) -> None:

@@ -49,6 +49,12 @@ def test_the_sentence_of_a_budget_with_too_few_rounds() -> None:
     assert "about 3 rounds," in time_budget.too_few_rounds(60.0, 20.0, 3, 7)
 
 
+def test_a_command_without_a_budget_is_advised_to_fix_the_rounds() -> None:
+    """`cairn bench` was once advised to use --budget, which it does not have."""
+    assert time_budget.no_round(5.0, 6.0, 12.0, 2, 6, fixed=True).endswith(" 24 s: -r 6")
+    assert time_budget.too_few_rounds(60.0, 20.0, 1, 7, fixed=True).endswith("difference: -r 7")
+
+
 def test_a_budget_below_a_second_is_not_called_0_s() -> None:
     assert "the budget of 1.00 ms:" in time_budget.no_round(0.001, 6.01, 12.1, 2, 6)
     assert "the budget of 1.50 s has room" in time_budget.too_few_rounds(1.5, 0.5, 2, 7)

@@ -79,6 +79,7 @@ class Invented:
 
     most: int | None = None
     trouble: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
     patience_s: float = 3.0
     submitted: list[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=list)
     going_on: dict[str, str] = field(default_factory=dict)

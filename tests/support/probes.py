@@ -32,6 +32,8 @@ TICKS_PER_NS = 2
 PAIR = 40
 BEHIND_HEAD = 4352
 """Offset of the first thread records: the size of the head, rounded up to a cache line."""
+OLD = {"version": reader.BEFORE, "head_bytes": 4120}
+"""Fields of the head in a file of the version before, whose head is shorter."""
 NOTHING = 20
 """The number of events that the counters count for an operation that does nothing."""
 
@@ -92,11 +94,13 @@ class Made:
         self.threads["calls"][place] += count
         self.threads["bytes"][place] += count * size
 
-    def fresh(self, group: str, count: int, phase: str = "serial") -> None:
+    def fresh(self, group: str, count: int, phase: str = "serial", *, others: int = 0) -> None:
         """States that `count` calls of malloc or operator new got memory fresh from the kernel.
 
-        The calls themselves are added by `called`.
+        `others` is the number of such calls of other functions. The calls themselves are added by
+        `called`.
         """
+        self.start["fresh_others"][0, GROUPS.index(group)] += others
         self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
 
     def released(self, function: str, count: int, phase: str = "serial") -> None:
@@ -216,8 +220,14 @@ class Made:
         counts["section_ticks"] += taken // 10 * 300
         counts["max_section_ticks"] = 300 if taken >= 10 else 0
 
-    def kernel(self, name: str, count: int, ns: int, size: int = 0, failed: int = 0) -> None:
-        """Adds `count` system calls of `ns` each."""
+    def kernel(
+        self, name: str, count: int, ns: int, size: int = 0, failed: int = 0, sealing: int = 0
+    ) -> None:
+        """Adds `count` system calls of `ns` each.
+
+        `sealing` of them are calls of mprotect that take write access away.
+        """
+        self.start["sealed_bytes"] += sealing * size
         calls = self.start["calls"][0, CALLS.index(name)]
         calls["calls"] += count
         calls["failed"] += failed

@@ -87,7 +87,7 @@ TEST(series_keeps_the_marked_reading_however_long_it_gets)
     for (uint64_t marked = 0; marked < 3000; marked += 97) {
         struct series series = {0};
         for (uint64_t i = 0; i < 3000; i++) {
-            series_add(&series, i * NS_PER_MS, i == marked ? 7 * KIB : 0, false);
+            series_add(&series, i * NS_PER_MS, i == marked ? 8 * KIB : 0, false);
             if (i == marked)
                 series_mark(&series);
         }
@@ -98,13 +98,17 @@ TEST(series_keeps_the_marked_reading_however_long_it_gets)
         CHECK(series_write(&series, path));
         FILE *file = fdopen(fd, "r");
         CHECK(file != NULL);
+        /* Memory rises to 8 KiB within 1 ms before the marked reading, and falls as fast. */
+        const unsigned long long rise = marked == 0 ? 0 : 4 * 1000, fall = 4 * 1000;
         unsigned long long at_us, bytes, kib_us, before_us = 0;
         size_t lines = 0, found = 0;
         while (fscanf(file, "%llu %llu %llu", &at_us, &bytes, &kib_us) == 3) {
             CHECK(lines == 0 || at_us > before_us);
             before_us = at_us;
             lines++;
-            found += at_us == marked * 1000 && bytes == 7 * KIB;
+            bool is_marked = at_us == marked * 1000;
+            found += is_marked && bytes == 8 * KIB;
+            CHECK(kib_us == (at_us < marked * 1000 ? 0 : rise + (is_marked ? 0 : fall)));
         }
         CHECK(found == 1);
         CHECK(lines >= series.count && lines <= series.count + 2);

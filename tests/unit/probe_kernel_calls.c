@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 enum { MIB = 1 << 20 };
 
@@ -52,6 +54,95 @@ TEST(the_file_has_the_most_memory_that_was_held)
     call(SYS_mmap, 0, MIB, PROT_READ | PROT_WRITE, start);
     CHECK(session.held_bytes == before + UINT64_C(2) * MIB);
     CHECK(head.held_most == before + UINT64_C(3) * MIB);
+}
+
+/* A program that calls poll() slept for most of its time. These calls counted as other calls, whose
+ * time is taken to be CPU time. */
+TEST(a_call_in_which_the_thread_can_sleep_is_a_sleep)
+{
+    const long sleeps[] = {
+        SYS_nanosleep,   SYS_clock_nanosleep, SYS_pselect6,   SYS_ppoll,
+        SYS_epoll_pwait, SYS_flock,           SYS_semop,      SYS_semtimedop,
+#ifdef SYS_poll
+        SYS_poll,        SYS_select,          SYS_epoll_wait,
+#endif
+#ifdef SYS_futex_waitv
+        SYS_futex_waitv,
+#endif
+    };
+    for (size_t i = 0; i < COUNT_OF(sleeps); i++) {
+        head = (struct profile_head){.magic = ""};
+        call(sleeps[i], 0, 0, 0, 0);
+        CHECK(head.calls[PROFILE_SLEEP].calls == 1);
+        CHECK(head.calls[PROFILE_OTHER].calls == 0 && head.other_calls[0].calls == 0);
+    }
+    call(SYS_getpid, 0, 0, 0, 1);
+    CHECK(head.calls[PROFILE_OTHER].calls == 1);
+}
+
+/* Guard pages within one mapping once looked like growth, because the mapping has many times as
+ * many bytes as all changes together. */
+TEST(bytes_that_lose_write_access_are_told_from_those_that_get_it)
+{
+    head = (struct profile_head){.magic = ""};
+    call(SYS_mprotect, start, MIB, PROT_NONE, 0);
+    call(SYS_mprotect, start, MIB, PROT_READ, 0);
+    CHECK(head.sealed_bytes == UINT64_C(2) * MIB);
+    call(SYS_mprotect, start, MIB, PROT_READ | PROT_WRITE, 0);
+    call(SYS_mprotect, start, MIB, PROT_NONE, -ENOMEM);
+    CHECK(head.sealed_bytes == UINT64_C(2) * MIB);
+    CHECK(head.calls[PROFILE_MPROTECT].bytes == UINT64_C(3) * MIB);
+}
+
+/* Returns the bytes by which the most held memory grew since the last call of this function. */
+static uint64_t grown(void)
+{
+    static uint64_t before;
+    uint64_t growth = head.held_most - before;
+    before = head.held_most;
+    return growth;
+}
+
+TEST(every_call_that_gets_memory_raises_the_most_memory_that_was_held)
+{
+    const long area = start + 64 * MIB;
+    head = (struct profile_head){.held_most = session.held_bytes};
+    (void)grown();
+    call(SYS_mmap, 0, MIB, PROT_NONE, area);
+    CHECK(grown() == 0);
+    call(SYS_mprotect, area, MIB, PROT_READ | PROT_WRITE, 0);
+    CHECK(grown() == MIB);
+    call(SYS_mprotect, area, MIB, PROT_READ, 0);
+    CHECK(grown() == 0);
+    call(SYS_mremap, area, MIB, 3 * MIB, area + 8 * MIB);
+    CHECK(grown() == 2 * MIB);
+    call(SYS_mremap, area + 8 * MIB, 3 * MIB, MIB, area + 8 * MIB);
+    call(SYS_mmap, 0, 2 * MIB, PROT_READ | PROT_WRITE, area + 16 * MIB);
+    CHECK(grown() == 0);
+    REQUIRE(setenv("CAIRN_PROBE_KERNEL", "interpose", 1) == 0);
+    kernel_calls_begin(&thread_state); /* it asks for the end of the heap */
+    long end = syscall(SYS_brk, 0);
+    call(SYS_brk, end + MIB, 0, 0, end + MIB);
+    CHECK(grown() == MIB);
+    call(SYS_brk, end, 0, 0, end);
+    call(SYS_brk, end + MIB, 0, 0, end + MIB);
+    CHECK(grown() == 0);
+    call(SYS_brk, end, 0, 0, end);
+}
+
+/* A signal handler may fork during a system call of the allocator, or while the probe calls
+ * malloc_usable_size(). If the child could make no file, the end of such a call once crashed it. */
+TEST(memory_is_held_in_a_process_without_a_file)
+{
+    uint64_t before = session.held_bytes;
+    session.head = NULL;
+    kernel_calls_note(SYS_getpid, (const long[3]){0}, 1, 1, 0);
+    kernel_calls_note(SYS_munmap, (const long[3]){start + 128 * MIB, MIB}, 0, 1, 0);
+    thread_state.asking = true;
+    kernel_calls_note(SYS_mmap, (const long[3]){0, MIB, PROT_READ | PROT_WRITE}, start + 128 * MIB,
+                      1, 0);
+    thread_state.asking = false;
+    CHECK(session.held_bytes == before + MIB);
 }
 
 int main(int argc, char **argv)

@@ -107,11 +107,32 @@ TEST(a_block_that_is_resized_in_place_is_not_the_next_block)
     const struct layout_block *entry = me.layout_entry;
     REQUIRE(entry != NULL);
     me.function = PROFILE_REALLOC;
+    me.given = block;
     hand_out(block, 110);
     CHECK(me.layout_entry == entry && entry->next_bytes == 0);
     hand_out(moved, 200);
     CHECK(me.layout_entry == NULL && entry->next_bytes == 200);
     CHECK(entry->distance == moved - block);
+    me.special = 0;
+    me.function = PROFILE_MALLOC;
+}
+
+/* The next block may get the address of the sampled one, which was freed. It was once taken for the
+ * sampled block, resized in place. */
+TEST(a_new_block_of_realloc_at_the_address_of_a_freed_one_is_the_next_block)
+{
+    char *block = block_in(0), *others[] = {NULL, block_in(1)};
+    me.special = THREAD_PAIR;
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        me.function = PROFILE_MALLOC;
+        layout_sample(&me, block, 100, 112);
+        const struct layout_block *entry = me.layout_entry;
+        REQUIRE(entry != NULL);
+        me.function = PROFILE_REALLOC;
+        me.given = others[i];
+        hand_out(block, 110);
+        CHECK(me.layout_entry == NULL && entry->next_bytes == 110 && entry->distance == 0);
+    }
     me.special = 0;
     me.function = PROFILE_MALLOC;
 }

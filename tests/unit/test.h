@@ -3,10 +3,11 @@
  *     TEST(a_sentence_about_behaviour) { CHECK(condition); }
  *     int main(int argc, char **argv) { return test_main(argc, argv); }
  *
- * Each TEST registers itself. CHECK prints a failure and goes on. REQUIRE also leaves the test. The
- * program takes an optional text, and runs only the tests whose names contain that text. It prints
- * one line per failure and a last line "N passed, N failed". It exits with 1 if a test failed or
- * none ran.
+ * Each TEST registers itself. CHECK prints a failure and goes on. REQUIRE also leaves the test.
+ * SKIP leaves a test that is impossible on this machine, and prints the reason. The program takes
+ * an optional text, and runs only the tests whose names contain that text. It prints one line per
+ * failure and a last line "N passed, N failed". If tests were skipped, the line also has their
+ * number. The program exits with 1 if a test failed or none ran.
  *
  * TEST_WITHOUT_RACES is a TEST that the thread sanitizer's build leaves out, because the test takes
  * long and has one thread, or only threads that other tests have, too.
@@ -26,7 +27,7 @@ struct test {
 
 static struct test *test_first;
 static struct test **test_end = &test_first;
-static bool test_failed;
+static bool test_failed, test_skipped;
 
 #define TEST(title)                                                                                \
     static void title(void);                                                                       \
@@ -60,22 +61,33 @@ static bool test_failed;
             return;                                                                                \
     } while (0)
 
+#define SKIP(reason)                                                                               \
+    do {                                                                                           \
+        fprintf(stderr, "%s: skipped: %s\n", __func__, reason);                                    \
+        test_skipped = true;                                                                       \
+        return;                                                                                    \
+    } while (0)
+
 static int test_main(int argc, char **argv)
 {
-    unsigned passed = 0;
-    unsigned failed = 0;
+    unsigned passed = 0, failed = 0, skipped = 0;
     for (struct test *test = test_first; test != NULL; test = test->next) {
         if (argc > 1 && strstr(test->name, argv[1]) == NULL)
             continue;
-        test_failed = false;
+        test_failed = test_skipped = false;
         test->run();
         if (test_failed)
             failed++;
+        else if (test_skipped)
+            skipped++;
         else
             passed++;
     }
-    printf("%u passed, %u failed\n", passed, failed);
-    return failed > 0 || passed == 0 ? 1 : 0;
+    printf("%u passed, %u failed", passed, failed);
+    if (skipped > 0)
+        printf(", %u skipped", skipped);
+    printf("\n");
+    return failed > 0 || passed + skipped == 0 ? 1 : 0;
 }
 
 #endif

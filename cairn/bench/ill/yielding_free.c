@@ -1,7 +1,7 @@
 /* yielding_free: every $ILL-th free calls sched_yield().
  *
- * Cairn must report the finding waits-alone in a program of one thread, and calls-the-kernel
- * or queues in a program of several.
+ * Cairn must report the finding waits-alone in a program of one thread, and the finding yields in a
+ * program of several.
  */
 #include "ill.h"
 

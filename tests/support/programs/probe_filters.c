@@ -6,6 +6,7 @@
  *     allocates   installs the filter and makes an allocation for which malloc calls the kernel
  *     twice       the same behind another filter, which permits everything
  *     refused     asks for a filter at a wrong address, which the kernel refuses, and allocates
+ *     keeps       installs the filter, and keeps 10,000 blocks for several ticks of the scheduler
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -56,6 +57,19 @@ static void allocate(void)
     }
 }
 
+static void compute(void)
+{
+    for (volatile long i = 0; i < 30000000; i++)
+        continue;
+}
+
+static void keep(void)
+{
+    static void *volatile kept[5000];
+    for (int i = 0; i < 5000; i++)
+        kept[i] = malloc(100);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -68,9 +82,12 @@ int main(int argc, char **argv)
         return 2;
     }
     if (strcmp(what, "runs") == 0)
-        for (volatile long i = 0; i < 30000000; i++)
-            continue;
-    else
+        compute();
+    else if (strcmp(what, "keeps") == 0) {
+        keep();
+        compute();
+        keep();
+    } else
         allocate();
     (void)!write(STDOUT_FILENO, "went on\n", 8);
     return 0;

@@ -1,0 +1,193 @@
+"""Tests of the runs of `cairn check`, with a runner that runs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import junitparser
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+from rich.console import Console
+from support.comparisons import a_run, a_sample
+
+from cairn.cli import check, check_plan, cli, load
+from cairn.errors import CairnError, UsageError
+from cairn.gate import Gate, GateBound
+from cairn.model import TIME_BUDGET, Contender, Run, Sample, Trial
+from cairn.run import check_base, instruction_counts, measure, store, valgrind
+from cairn.run.program_contenders import NamedProgram
+from cairn.run.runner import Trace
+
+BOTH = ("-p", "old=./old", "-p", "new=./new")
+Checked = Callable[..., Result]
+
+
+@pytest.fixture
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checked:
+    """Returns checked(outcome, WORD, …), which runs `cairn check` in a folder with two programs.
+
+    Each trial has the outcome of `outcome(trial)`, and each one under valgrind that of
+    `counted(trial)`.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    for name in ("old", "new"):
+        (tmp_path / name).symlink_to("/bin/true")
+
+    def run(
+        outcome: Callable[[Trial], Sample],
+        *words: object,
+        counted: Callable[[Trial], Sample] | None = None,
+    ) -> Result:
+        class Fake:
+            def __init__(self, *of: object) -> None:
+                self._outcome = counted if counted is not None and len(of) > 3 else outcome
+
+            def trial(self, trial: Trial, **_: object) -> tuple[Sample, Trace]:
+                return replace(self._outcome(trial), trial=trial), Trace(b"", "")
+
+            def touch(self, _: int) -> None:
+                """Touches nothing."""
+
+        for module in (measure, instruction_counts):
+            monkeypatch.setattr(module, "Runner", Fake)
+        monkeypatch.setattr(instruction_counts, "callgrind", lambda *_: ("valgrind",))
+        monkeypatch.setattr(valgrind, "need_valgrind", lambda _: None)
+        results = ("--results", tmp_path / "results")
+        return CliRunner().invoke(
+            cli, [str(word) for word in ("check", *results, *words)], standalone_mode=False
+        )
+
+    return run
+
+
+def the_run(folder: Path) -> store.Folder:
+    return store.Folder(store.runs(folder / "results")[-1])
+
+
+def quick(_: Trial) -> Sample:
+    return a_sample(0, "", 1.0)
+
+
+def test_a_budget_that_ends_in_the_first_round_leaves_no_answer_but_a_report(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code was once 2, as for a wrong command line, and no file was written."""
+    now = [1000.0]
+    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
+
+    def outcome(trial: Trial) -> Sample:
+        now[0] += 30.0 if trial.round else 1.0
+        return a_sample(0, "", 1000.0)
+
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
+    words = ("--fail-if", "time>3%", *BOTH, "--budget", "20s")
+    done = checked(outcome, *words, "--junit", junit, "--summary", summary)
+    assert done.return_value == 6, (done.output, done.exception)
+    says = (
+        "Not enough data: no round is complete, and at least 8 are needed to decide time. Use a "
+        "longer --budget."
+    )
+    assert says in " ".join(done.stdout.split())
+    assert "no round fits into the budget of 20 s" in done.stderr and "--budget" in done.stderr
+    (suite,) = junitparser.JUnitXml.fromfile(str(junit))
+    (case,) = suite
+    assert isinstance(case.result[0], junitparser.Skipped)
+    assert "Not enough data" in summary.read_text()
+    folder = the_run(tmp_path)
+    assert (folder.stopped(), folder.refusal()) == ((TIME_BUDGET,), None)
+    assert checked(outcome, "--fail-if", "time>3%", "last").return_value == 6, "a kept run"
+
+
+def test_a_budget_that_ends_before_any_run_of_a_base_makes_none(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
+
+    def outcome(_: Trial) -> Sample:
+        now[0] += 30.0
+        return a_sample(0, "", 1000.0)
+
+    done = checked(outcome, "--make-base", "base.json", "--budget", "20s", "--", "./new")
+    assert isinstance(done.exception, UsageError) and "no round fits" in str(done.exception)
+    assert not (tmp_path / "base.json").exists()
+
+
+def test_a_base_without_its_counts_is_not_made(checked: Checked, tmp_path: Path) -> None:
+    """The exit code was once 0, and the later check said that the base has no counts."""
+
+    def counted(_: Trial) -> Sample:
+        return a_sample(0, "", 1.0, failure="was killed by signal 4 (SIGILL)")
+
+    words = ("--make-base", "base.json", "--fail-if", "instructions>1%", "--", "./new")
+    done = checked(quick, *words, counted=counted)
+    assert isinstance(done.exception, CairnError) and done.exception.exit_code == 1
+    assert str(done.exception) == (
+        "no base was made: a bound limits instructions, and system cannot run under valgrind: it "
+        "was killed by signal 4 (SIGILL)"
+    )
+    assert not (tmp_path / "base.json").exists()
+
+
+def test_each_run_knows_the_command_that_continues_it(checked: Checked, tmp_path: Path) -> None:
+    """The run of one build has no bounds, and was once taken for one of 'cairn compare'."""
+    done = checked(quick, "--fail-if", "time>900%", *BOTH, "-r", 7)
+    assert done.return_value == 0, (done.output, done.exception)
+    assert the_run(tmp_path).run().made_by == "cairn check"
+    made = checked(quick, "--make-base", "base.json", "-r", 12, "--", "./new")
+    assert made.return_value == 0, (made.output, made.exception)
+    assert the_run(tmp_path).run().made_by == "cairn check --make-base"
+    base = json.loads((tmp_path / "base.json").read_text())
+    base["run"]["builds"][0]["build"] = "build ID 0"
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    words = ("--against", "base.json", "--trust-base", "--fail-if", "time>900%", "--", "./new")
+    found = checked(quick, *words)
+    if base["machine"] is None:
+        pytest.skip("this machine has no /etc/machine-id")
+    assert found.return_value == 0, (found.output, found.exception)
+    assert the_run(tmp_path).run().made_by == "cairn check"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "wanted"),
+    [
+        ("linked", "/lib/libjemalloc.so.2", ()),
+        ("system", "system", ()),
+        ("jemalloc", "jemalloc", ("jemalloc",)),
+    ],
+)
+def test_a_build_keeps_the_allocator_that_it_is_linked_with(
+    name: str, spec: str, wanted: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The allocator with which the base was linked was once preloaded into the new build."""
+    found: list[object] = []
+
+    def two_builds(*given: Any) -> tuple[Run, None]:
+        found.append(given[4])
+        return a_run(), None
+
+    monkeypatch.setattr(check_plan, "two_builds", two_builds)
+    run = replace(a_run(Contender(name, "custom", "x", spec=spec)), baseline=name)
+    base = check_base.of_run(run, (), ())
+    old = NamedProgram("old", ("/bin/true",))
+    command = ("./new", *check_base.words(run)[1:])
+    check._new(
+        Console(), Gate((GateBound("time", 0.03),)), base, False, command, (old,), (), tmp_path, {}
+    )
+    assert found == [wanted]
+
+
+def test_a_bound_on_instructions_is_not_called_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cairn check` has no option --instructions."""
+    with pytest.raises(UsageError, match=r"^a bound on instructions needs counts of whole runs"):
+        load.refuse_instructions("wrk", "a bound on instructions")
+    monkeypatch.setattr(valgrind.shutil, "which", lambda _: None)
+    with pytest.raises(CairnError, match=r"^a bound on instructions needs valgrind, which is not"):
+        load.refuse_instructions(None, "a bound on instructions")
+    with pytest.raises(CairnError, match=r"^--instructions needs valgrind"):
+        load.refuse_instructions(None)
