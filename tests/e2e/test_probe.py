@@ -263,6 +263,16 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     assert mapped > unmapped  # the arena is mapped, too
 
 
+def test_fresh_memory_of_calloc_is_told_from_reused_memory(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """Only malloc and operator new were once told apart. Half of these calls reuse memory."""
+    probed(compiled("probe_calloc.c"))
+    small, medium, large = probed.only.tally.fresh_others
+    assert 1_000 <= small <= 1_050
+    assert medium == large == 0
+
+
 def test_system_calls_of_no_known_kind_are_counted_by_number(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
