@@ -717,10 +717,10 @@ class Run(Struct, frozen=True):
     gate: Gate | None = None
     """The bounds of 'cairn check', which decide when measuring stops."""
     made_by: str | None = None
-    """The command that measures the run and continues it with --resume, such as "cairn compare".
+    """The command that continues the run with --resume, such as "cairn compare".
 
-    It is "cairn check --make-base" for a run that no command continues. None for a run of an
-    earlier version.
+    It is "cairn matrix run" for a run of 'cairn judge', and "cairn check --make-base" for a run
+    that no command continues. None for a run of an earlier version.
     """
 
     @property

@@ -220,7 +220,7 @@ def _plan(
 ) -> None:
     """Prints what would run and how long it would take.
 
-    contenders: their names. Fails with the same errors as the run itself.
+    contenders: the names of the contenders. Fails with the same errors as the run itself.
     """
     from cairn.bench import real_programs
     from cairn.bench import run_settings as benching

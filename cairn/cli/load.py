@@ -65,7 +65,10 @@ def check(
 
 
 def refuse_instructions(load: str | None, what: str = "--instructions") -> None:
-    """Raises UsageError or CairnError if instructions cannot be counted. what: what needs them."""
+    """Raises UsageError or CairnError if instructions cannot be counted.
+
+    what: the option or the bound that needs the counts, as the subject of a sentence.
+    """
     from cairn.run.valgrind import need_valgrind
 
     if load is not None:

@@ -31,19 +31,19 @@ _EXITS = (
     (
         "2",
         "the command line is wrong, or one of its files is missing; a command of --setup, "
-        "--prepare or --conclude fails; the budget does not suffice for one round; or the program "
-        "cannot be measured like this, such as a server without --while",
+        "--prepare or --conclude fails; the budget does not suffice for one round (6 for 'cairn "
+        "check'); or the program cannot be measured like this, such as a server without --while",
     ),
     (
         "3",
         "the program, or a built-in workload, is missing, or fails or does not end in time under "
-        "the baseline; or it was replaced while it was measured",
+        "the baseline; or a file that the baseline uses was replaced while it was measured",
     ),
     (
         "4",
         "the program, or one of its processes, fails under another contender only; a contender "
-        "cannot be loaded into it; or the library of a contender, or with -p a file of a build "
-        "other than the baseline, was replaced during the measurement",
+        "cannot be loaded into it; or a file that the baseline does not use was replaced while it "
+        "was measured",
     ),
     ("5", "cairn check: a bound is exceeded"),
     ("6", "cairn check: the data do not decide every bound, or a measure was not measured"),

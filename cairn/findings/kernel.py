@@ -33,8 +33,8 @@ ADVISING = ("madvise(HUGEPAGE)", "madvise(other)")
 OTHER = "other"
 """The name of the line for all system calls that have no line of their own in a profile."""
 WAITS_ALONE, YIELDS = "waits-alone", "yields"
-"""The findings that a program of one thread waits in its allocator, and that one of several threads
-yields there."""
+"""The findings that a program of one thread waits in its allocator, and that a program of several
+threads yields there."""
 ASKS, CALLS_THE_KERNEL = "asks-too-often", "calls-the-kernel"
 _NAMED = 2
 """At most this many system calls of the line OTHER are named."""
@@ -66,8 +66,9 @@ GROWTH_STEPS_LEAST = 100
 grows by an eighth at a time needs 100 steps from 128 KiB to 16 GiB. If its size doubles, it needs
 17."""
 FAULTS_ELSEWHERE = 0.2
-"""At most this share of the time of page faults counts in addition for the code in which they came.
-For a program that only touches new pages, it was 0.12 to 0.17 in five runs."""
+"""The kernel handles a part of each page fault with interrupts turned off. Clock samples count this
+part for the code that touched the page. It is at most this share of the time that they count for
+page faults. For a program that only touches new pages, it was 0.12 to 0.17 in five runs."""
 _KEEP_MORE = (
     "let the allocator keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
     "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
@@ -180,9 +181,9 @@ def faults_again(profile: Profile, changed_bytes: int) -> Faults:
     mappings cause such page faults, too. So at most one for each page of `changed_bytes` counts as
     caused by the allocator.
 
-    If clock samples show the time of all page faults, those in `again` have their part of it. Up to
-    FAULTS_ELSEWHERE of it can come in addition. Without clock samples, the time is inferred from
-    the system time, which may also be that of reading and writing files.
+    If clock samples show the time of all page faults, those in `again` get a proportional part of
+    this time. The upper limit is larger by FAULTS_ELSEWHERE. Without clock samples, the time is
+    inferred from the system time, which may also be that of reading and writing files.
 
     changed_bytes: the memory that the allocator returned to the kernel, or whose protection it
     changed.
@@ -450,11 +451,11 @@ def _maps_large_blocks(asking: list[KernelLine]) -> bool:
 
 
 def _growing(profile: Profile) -> tuple[list[KernelLine], int]:
-    """The calls of mremap and their number for each block, if blocks grow in small steps.
+    """The lines of mremap, and the least number of its calls for each block that it resized.
 
-    Otherwise there are no such calls. A resized block was freed as a large block, or was live at
-    the end. Blocks that only grow end with at least the mean size of all results of mremap. So the
-    number of live ones is at most the live bytes divided by this mean.
+    The result is ([], 0) unless blocks grow in small steps. A resized block was freed as a large
+    block, or was live at the end. Blocks that only grow end with at least the mean size of all
+    results of mremap. So the number of live ones is at most the live bytes divided by this mean.
     """
     lines = [one for one in kernel_lines(profile) if one.name == GROWING]
     calls, grown, _ = _sum(lines)
@@ -470,8 +471,8 @@ def _growing(profile: Profile) -> tuple[list[KernelLine], int]:
 def changes_protection(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator protects pages, and does not only grow by mprotect.
 
-    If it gives access back to as many bytes as TAKEN_LEAST demands, it changes the same pages again
-    and again. Otherwise it protects new pages each time.
+    If at least TAKEN_LEAST of the changed bytes get write access back, the same pages change again
+    and again. Otherwise the allocator protects new pages each time.
     """
     busy, sealed = busy_ns(profile), profile.tally.sealed_bytes
     lines = [one for one in kernel_lines(profile) if one.name == PROTECTING]

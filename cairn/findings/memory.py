@@ -167,8 +167,8 @@ def _most_not_reused(profile: Profile, live: int) -> float:
     fresh = 0.0
     for group in range(len(GROUPS)):
         of_plain = _share(int(tally.fresh[:, group].sum()), int(calls[plain, group].sum()))
-        # A file of an earlier version tells fresh memory only for malloc and new. The others are
-        # taken to get it as often. Nothing is claimed if a group has only others.
+        # A file of version 8 counts fresh memory only for malloc and operator new. The others are
+        # taken to get it as often. In a group without malloc and new, they count as reused.
         of_others = of_plain
         if not math.isnan(fresh_others := float(tally.fresh_others[group])):
             of_others = _share(fresh_others, int(calls[others, group].sum()))
@@ -339,9 +339,9 @@ def resident_slack(profile: Profile, moment: Moment) -> int | None:
 def sizes_too_coarse(profile: Profile) -> Finding | None:
     """Returns a finding if blocks are much larger than requested.
 
-    The rule examines the blocks that are live at the peak of the resident set. If a part of their
-    usable size cannot be resident, free memory may take the place of the rest, too. The effect is
-    then an upper limit.
+    The rule examines the blocks that are live at the peak of the resident set. If not all of their
+    usable size can be resident, the resident memory beyond the requested bytes may also be free
+    memory. The effect is then an upper limit.
     """
     most = max(
         profile.moments,

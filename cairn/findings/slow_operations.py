@@ -396,8 +396,8 @@ def slow_new(two: Two) -> Finding | None:
 def slow_kind(two: Two, name: str) -> Finding | None:
     """Returns a finding if operations of one of SLOW_KINDS take longer than the other allocator's.
 
-    Such operations are slow from RATIO_LEAST on. They include the time in which the allocator
-    The time of an operation includes the time in which the allocator copies or clears memory.
+    They are slow if they take RATIO_LEAST times as long or longer. The time of an operation
+    includes the time in which the allocator copies or clears memory.
     """
     found = _longer(two, name)
     if found is None or found.ratio < RATIO_LEAST:

@@ -224,7 +224,7 @@ def _within_processors(
     effect, low = (in_waits / busy,) * 2 if is_full else (most, in_waits / of.whole)
     used = units.percent(of.used_share, signed=False)
     many = f"{of.processors:g} processor{'s' * (of.processors != 1)}"
-    told = f"The program uses {used} of the time of {many}, so threads cannot all run at once"
+    told = f"The program uses {used} of the time of {many}, which limits what it can save"
     return replace(
         found,
         of="CPU" if is_full else found.of,

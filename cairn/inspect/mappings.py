@@ -50,8 +50,8 @@ class Mapping(Struct, frozen=True):
     inode: int = 0
     is_deleted: bool = False
     numbers: Map[str, int] | None = None
-    """By name in /proc/PID/smaps: a size in bytes, if it is not 0. None if only /proc/PID/maps was
-    read."""
+    """The sizes in bytes from /proc/PID/smaps, by their names there, without those that are 0. None
+    if only /proc/PID/maps was read."""
 
     @property
     def is_file(self) -> bool:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from cairn.errors import CairnError, ProgramFailed, UsageError, cannot
 
 _READ_MOST = 64 << 20
-"""The most bytes of a file that are read at once."""
+"""The most bytes that `Target.read` reads. It raises CairnError for a larger file."""
 _BUFFER = 1 << 20
 """The bytes that are read ahead of the next line."""
 _KERNEL_THREAD = 0x00200000

@@ -61,8 +61,8 @@ def sampled(tally: Tally) -> int:
 def freed(tally: Tally, group: int) -> int:
     """The effective number of blocks of a size group whose free was sampled.
 
-    It is the number of copies (`Timed.copies`) divided by `Timed.effect`. So many frees with one
-    copy each have the same error.
+    It is the number of copies (`Timed.copies`) divided by `Timed.effect`. A sample of this many
+    frees with one copy each would have the same error.
     """
     n, places = _sampled(tally, group, are_freed=True), _places(group, are_freed=True)
     return math.ceil(n / tally.timed.effect(places))

@@ -136,7 +136,7 @@ class Line(Struct, frozen=True):
     """The interval of the number of operations. It has no width if the number is exact."""
     timed: int
     """The effective number of timed operations. It is the number of copies (`Timed.copies`) divided
-    by `Timed.effect`. So many operations with one copy each have the same error."""
+    by `Timed.effect`. A sample of this many operations with one copy each has the same error."""
     untimed: int
     """Number of operations in strata in which no operation was timed. The times below leave these
     operations out."""

@@ -183,20 +183,20 @@ class Timed(Struct, frozen=True, eq=False):
     buckets: Floats
     """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`."""
     copies: Exact
-    """The sum of the copies of the sampled operations. Each operation has one copy. Only a free has
-    more, if its block came to stand for more blocks. All fields above count an operation once for
-    each copy, except `switched` and `switched_ticks`. So each copy stands for the same number of
-    operations."""
+    """The sum of the copies of the sampled operations. A free has several copies if its block came
+    to stand for more blocks. Every other operation has one copy. All fields above count an
+    operation once for each copy, except `switched` and `switched_ticks`. So each copy stands for
+    the same number of operations."""
     squares: Exact
     """The sum of the squared numbers of copies of the sampled operations. It equals `copies` if
     every operation has one copy."""
 
     def once(self, column: Exact) -> Exact:
-        """About the number of operations in one of the fields above, or fewer.
+        """Estimates one of the fields above as if it counted each operation once.
 
-        The field counts each operation once for each copy. It is divided by squares / copies, which
-        is the mean number of copies if each operation is weighted by its copies. This is at least
-        the plain mean.
+        The field counts an operation once for each copy. The function divides it by the mean number
+        of copies, weighted by the copies: squares / copies. This is at least the plain mean, so the
+        estimate is rather too small.
         """
         import numpy as np
 
@@ -341,7 +341,7 @@ class Tally(Struct, frozen=True, eq=False):
     timed: Timed
     kernel: Kernel
     sealed_bytes: float
-    """The bytes from which calls of mprotect took write access; NaN if it is not known."""
+    """The bytes that were not writable after a call of mprotect; NaN if it is not known."""
     locks: Locks
     contended_locks: int
     """The number of different locks for which a thread waited."""
@@ -494,10 +494,11 @@ class Process(Struct, frozen=True):
     """The most bytes that the allocator had from the kernel at one time, as far as is known. In the
     profile of a whole life, it is at least the peak of the live bytes, if these were counted."""
     held_counted: bool = False
-    """Whether the probe counted the maximum at each system call. If not, `held_bytes` comes from
-    recorded moments, and more may have been held between two of them. `held_counted` is also False
-    if fewer bytes were counted than were live. Some system calls were not seen then.
-    Without dispatch it is always False, because direct system calls are not seen."""
+    """Whether `held_bytes` is the exact maximum, counted at each system call. There are three cases
+    in which it is not exact. Without dispatch, direct system calls are not seen. If fewer bytes
+    were counted than were live, some system calls were not seen, and `held_bytes` is the peak of
+    the live bytes. In a file of version 8, and in a window in which the maximum did not grow,
+    `held_bytes` comes from recorded moments."""
     held_is_least: bool = False
     """Whether the allocator may have held more than `held_bytes` at one time."""
     shrunk_bytes: int = 0

@@ -39,7 +39,7 @@ class _Step(Struct, frozen=True):
     writes: frozenset[int] = _NOTHING
     """The registers that it changes."""
     jump: int | None = None
-    """The distance of the place to which it can jump from its end; None if it does not jump."""
+    """The distance from its end to the place to which it can jump; None if it does not jump."""
     goes_on: bool = True
     """Whether the instruction behind it can follow."""
 
@@ -156,7 +156,7 @@ def _of_two_bytes(code: bytes, at: int, rex: int) -> _Step | None:
 
 
 def _of_operands(code: bytes, at: int, opcode: int, rex: int, immediate: int) -> _Step | None:
-    """An instruction of one byte whose operands are described at `code[at]`."""
+    """An instruction with an opcode of one byte. Its operands are described at `code[at]`."""
     of = _operands(code, at, rex)
     if of is None:
         return None

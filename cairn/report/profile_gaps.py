@@ -169,7 +169,7 @@ def next_step(why_not: str) -> str:
 
 
 def _remedy(why_not: str) -> str:
-    """Returns what helps against a reason for which no right is missing; "" if nothing is known.
+    """Returns what helps against this reason. Returns "" for a missing right and other reasons.
 
     EPERM and ENOSYS come from a filter of system calls.
     """

@@ -224,8 +224,8 @@ class Runner:
         """The same as trial(). `spare` is the spare memory of a trial with the probe.
 
         The line `conclude` also runs if the trial ends early. Otherwise a server that `prepare`
-        started would go on after an interrupted run. In a plan, the time limit of a run also holds
-        for each of its two lines, because no user may be there to see that one hangs.
+        started would go on after an interrupted run. In a plan, `prepare` and `conclude` each have
+        the time limit of a run, because there may be no user to see that one of them hangs.
         """
         settings = self._of[trial.workload]
         session = self._session(trial.workload)

@@ -44,10 +44,10 @@ The gap in memory is the difference between the peaks of the whole process trees
     size rounding             usable size of these blocks beyond the requested bytes
     free memory and metadata  all other resident memory of this process that belongs to no file:
                               free and fragmented memory, the allocator's records, and the program's
-                              own pages, which are the same under both contenders. If the
-                              resident memory limits the number of live blocks, the part also has
-                              the parts of these blocks that the program does not use, as far as
-                              they are resident, and its name says so
+                              own pages, which are the same under both contenders. If the resident
+                              memory in some trial is clearly less than the live blocks, the program
+                              does not use all bytes of its blocks. Unused bytes that are resident
+                              then belong to this part, and its name says so
     copied after a fork       pages that one process shared with another since a fork, and copied
                               because one of the two wrote to them
     other processes, shared memory

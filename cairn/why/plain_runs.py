@@ -39,8 +39,9 @@ def in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side], busy: float)
 
     `_limited` limits findings about the CPU time of system calls and page faults. One with less
     than SHARE_LEAST left is dropped. The finding `queues` of the probed runs is replaced if the
-    plain runs show a larger effect. Both effects are compared as shares of the threads' time. If
-    only the number of the share of CPU time is larger, it becomes evidence.
+    plain runs show a larger effect. Both effects are compared as shares of the threads' time. As a
+    share of CPU time, the effect in the plain runs may have a larger percentage and still not be
+    the larger effect. It is then only evidence.
 
     The probe's detours keep threads apart, so threads wait for each other less often in probed
     runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
@@ -127,10 +128,11 @@ def _limited(raised: Sequence[Finding], sides: Sequence[Side], calls: float) -> 
     """Limits the effects of findings about CPU time in system calls and page faults.
 
     The probe measures wall time in system calls, so waiting for a processor makes them longer. In
-    the plain runs, clock samples show the CPU time in all of the allocator's system calls. Each
-    finding gets the part that its own kinds of calls have in the probed runs. They also show the
-    time of all page faults. A finding gets the part that its page faults have of all in the probed
-    runs. Page faults without a sample can still take as much time as 0 samples allow.
+    the plain runs, clock samples show the CPU time in all of the allocator's system calls, and the
+    CPU time in all page faults. Of the first, a finding gets the part that its own kinds of calls
+    have in the probed runs. Of the second, it gets the part that its page faults have there. The
+    time of page faults counts as at least the upper end of the interval for 0 samples, because
+    short ones can get no sample by chance.
 
     calls: the CPU time in the allocator's system calls, as a share of all CPU time of plain runs.
     """

@@ -565,7 +565,7 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     return use;
 }
 
-/* page_heap_end_move(), or page_heap_free_clean() if no slices were moved. */
+/* Does the work of page_heap_end_move(), or of page_heap_free_clean() if `moved_slices` is 0. */
 static void free_clean(size_t moved_slices, size_t index, size_t slices, bool renewed)
 {
     lock_take(&lock);

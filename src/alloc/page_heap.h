@@ -18,7 +18,8 @@
  *
  *     every slice of a chunk that region_grow() mapped is used or free, as the chunk's map says
  *     slice 0 is marked as used, and is never handed out
- *     used_slices == number of used slices, without slice 0
+ *     used_slices == number of used slices, without slice 0 and without those that are being moved
+ *                    (page_heap_begin_move()), which never count again in a child of a fork
  *     idle_slices == number of slices that are free and dirty
  *     every used slice except slice 0 is dirty
  *     a slice that is not dirty reads as zero and is not resident, unless it was only offered to
@@ -77,9 +78,9 @@ void page_heap_free_clean(size_t index, size_t slices, bool renewed);
  * page_heap_allocate() would; the move has then not begun. */
 size_t page_heap_begin_move(size_t index, size_t slices, size_t to_slices);
 
-/* Ends a move of `moved_slices` slices, and takes back the run that the pages have left, or that
- * they have not come to: `slices` slices from `index` on, which os_renew() has renewed. If the
- * kernel has unmapped the run, `slices` is 0, and the run counts as used forever. */
+/* Ends a move of `moved_slices` slices, and takes back a run of `slices` slices from `index` on:
+ * the old run if the pages have moved, and the new run if the kernel refused the move. os_renew()
+ * has succeeded for this run. If it failed, `slices` is 0, and the run counts as used forever. */
 void page_heap_end_move(size_t moved_slices, size_t index, size_t slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not

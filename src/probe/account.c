@@ -402,8 +402,8 @@ static void note_release(struct thread_state *me, struct reading end)
     bool remote = watched->thread != me->number;
     uint32_t cell = profile_cell(group, account_phase());
     uint32_t path = (remote ? PROFILE_FREE_REMOTE : PROFILE_FREE_LOCAL) + cell;
-    /* Each time half of the watched blocks of a kind are dropped, the weights of the others and of
-     * all later blocks of this kind double. */
+    /* When a part of the table is full, half of its blocks of a kind are dropped (watched.h). The
+     * weights of the blocks of this kind that stay there, and of later ones, then double. */
     uint64_t copies = watched->weight / (group == PROFILE_LARGE ? 1 : session.gap);
     note_timed(me, &samples->times[path], group, end, copies);
     session_add(&head->freed_copies[remote][cell], copies);

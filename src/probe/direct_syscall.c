@@ -97,9 +97,9 @@ uint64_t direct_now_ns(void)
 long direct_move_up(long fd)
 {
     enum { HIGH = 700 };
-    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
+    long high = direct_try(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH, 0, 0, 0);
     if (direct_failed(high))
         return fd;
-    direct_call3(SYS_close, fd, 0, 0);
+    direct_try(SYS_close, fd, 0, 0, 0, 0, 0);
     return high;
 }

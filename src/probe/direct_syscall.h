@@ -14,16 +14,18 @@
 
 /* True if the process may be killed for system calls that it did not make itself: it has installed,
  * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself,
- * with four exceptions: locks wait and wake; getpid, if direct_permits_getpid; rt_sigprocmask that
- * unblocks signals, if direct_permits_unblocking; and the calls that turn off the signals of the
- * calling thread, if all filters permit these. sandbox.c sets this variable. Another thread may do
- * so at any time. */
+ * with four exceptions: locks wait and wake; getpid, if direct_permits_getpid; the calls by which a
+ * thread unblocks its signals and gets its alternate signal stack back, if
+ * direct_permits_unblocking; and the calls that turn off the signals of the calling thread, if all
+ * filters permit these. sandbox.c sets this variable. Another thread may do so at any time. */
 extern bool direct_forbidden __attribute__((visibility("hidden")));
 
 /* False if a filter of the process does not permit getpid. sandbox.c sets this variable. */
 extern bool direct_permits_getpid __attribute__((visibility("hidden")));
 
-/* False if a filter of the process does not permit rt_sigprocmask. sandbox.c sets this variable. */
+/* False if a filter was installed for all threads at once, and does not permit rt_sigprocmask or
+ * sigaltstack. A filter of one thread applies to no thread that has blocked its signals already.
+ * sandbox.c sets this variable. */
 extern bool direct_permits_unblocking __attribute__((visibility("hidden")));
 
 /* Makes a system call and returns its result. If the call fails, the result is -errno. */

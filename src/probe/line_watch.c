@@ -208,15 +208,14 @@ static long open_event(int thread, uintptr_t word)
         .bp_addr = word,
         .bp_len = HW_BREAKPOINT_LEN_8,
     };
-    long fd =
-        direct_call(SYS_perf_event_open, (long)&attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
+    long fd = direct_try(SYS_perf_event_open, (long)&attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
     if (direct_failed(fd))
         return fd;
     fd = direct_move_up(fd);
-    long begun = direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_REFRESH, HITS_MOST);
+    long begun = direct_try(SYS_ioctl, fd, PERF_EVENT_IOC_REFRESH, HITS_MOST, 0, 0, 0);
     if (!direct_failed(begun))
         return fd;
-    direct_call3(SYS_close, fd, 0, 0);
+    direct_try(SYS_close, fd, 0, 0, 0, 0, 0);
     return begun;
 }
 
@@ -225,7 +224,7 @@ static long open_event(int thread, uintptr_t word)
 static bool is_event(int fd)
 {
     uint64_t id;
-    return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
+    return !direct_failed(direct_try(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id, 0, 0, 0));
 }
 
 /* Closes an event and returns the number of writes that it counted. */
@@ -234,9 +233,9 @@ static uint64_t close_event(int fd)
     uint64_t hits = 0;
     if (!is_event(fd))
         return 0;
-    if (direct_call3(SYS_read, fd, (long)&hits, sizeof hits) != sizeof hits)
+    if (direct_try(SYS_read, fd, (long)&hits, sizeof hits, 0, 0, 0) != sizeof hits)
         hits = 0;
-    direct_call3(SYS_close, fd, 0, 0);
+    direct_try(SYS_close, fd, 0, 0, 0, 0, 0);
     return hits;
 }
 
@@ -279,7 +278,7 @@ static bool begin_window(void)
             if (fd == -ESRCH)
                 break;
             if (direct_failed(fd)) {
-                counts->refused_errno = (uint32_t)-fd;
+                counts->refused_errno = direct_forbidden ? 0 : (uint32_t)-fd;
                 close_all();
                 return false;
             }
@@ -374,7 +373,7 @@ void line_watch_step(bool (*find)(struct watched_line *line))
     }
     if (left != 0 && begin_window())
         return;
-    if (counts->refused_errno == 0)
+    if (counts->refused_errno == 0 && !direct_forbidden)
         conclude();
     plan();
 }

@@ -120,8 +120,8 @@ static bool may_be_on_signal_stack(void)
 /* Makes the call. If the caller is a signal handler, its frames lie on the alternate signal stack,
  * and the thread is no longer on this stack. A SIGSYS during the call would then begin at the top
  * of the alternate stack and destroy those frames. So the thread has no alternate stack until the
- * call returns. If another thread installs a filter of system calls meanwhile, the thread gets its
- * alternate stack back only when the handler returns: the kernel then restores this stack. */
+ * call returns. Another thread may install a filter meanwhile that does not permit these calls. The
+ * thread then gets its alternate stack back when the handler returns: the kernel restores it. */
 static void call_there(void *given)
 {
     struct call *call = given;
@@ -133,9 +133,11 @@ static void call_there(void *given)
     }
     signals_unblock(sigsys & ~call->before);
     call->function(call->argument);
-    direct_try(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+    if (direct_forbidden && !direct_permits_unblocking)
+        return;
+    direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
     call->signal_stack.ss_flags &= ~SS_ONSTACK;
-    direct_try(SYS_sigaltstack, (long)&call->signal_stack, 0, 0, 0, 0, 0);
+    direct_call3(SYS_sigaltstack, (long)&call->signal_stack, 0, 0);
 }
 
 /* Sets call->from_signal_stack and the fields that depend on it. `call` lies on the other stack, so

@@ -105,8 +105,8 @@ static uint32_t resident_bytes(long pagemap, uintptr_t number)
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
     uintptr_t page = number << (shift - PAGE_SHIFT);
     size_t count = (size_t)1 << (shift - PAGE_SHIFT);
-    long got = direct_call(SYS_pread64, pagemap, (long)entries, (long)(count * sizeof entries[0]),
-                           (long)(page * sizeof entries[0]), 0, 0);
+    long got = direct_try(SYS_pread64, pagemap, (long)entries, (long)(count * sizeof entries[0]),
+                          (long)(page * sizeof entries[0]), 0, 0);
     count = direct_failed(got) ? 0 : (size_t)got / sizeof entries[0];
     own_memory_clear(entries, page, count);
     uint32_t pages = 0;
@@ -119,8 +119,8 @@ struct pinned_totals pinned_judge(void)
 {
     struct pinned_totals totals = {.is_known = false};
     const uint64_t whole = (uint64_t)1 << shift;
-    long pagemap = direct_call(SYS_openat, AT_FDCWD, (long)"/proc/self/pagemap",
-                               O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    long pagemap =
+        direct_try(SYS_openat, AT_FDCWD, (long)"/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (direct_failed(pagemap))
         return totals;
     for (size_t i = 1; i < span_count; i++) {
@@ -134,8 +134,8 @@ struct pinned_totals pinned_judge(void)
         totals.sparse++;
         totals.held += resident;
     }
-    direct_call3(SYS_close, pagemap, 0, 0);
-    totals.is_known = true;
+    direct_try(SYS_close, pagemap, 0, 0, 0, 0, 0);
+    totals.is_known = !direct_forbidden; /* else the sums may be incomplete */
     return totals;
 }
 

@@ -53,7 +53,7 @@ static bool permits(const struct sock_fprog *filter, int number)
 
 /* Called before a filter of system calls (seccomp(2)) is installed. In strict mode a thread may not
  * even read the processor's clock, and `filter` has no meaning. */
-static struct before forbid(bool strict, const struct sock_fprog *filter)
+static struct before forbid(bool strict, bool of_all, const struct sock_fprog *filter)
 {
     struct thread_state *me = &thread_state;
     struct before before = {.forbidden = direct_forbidden,
@@ -73,7 +73,9 @@ static struct before forbid(bool strict, const struct sock_fprog *filter)
         }
     }
     direct_permits_getpid &= !strict && permits(filter, SYS_getpid);
-    direct_permits_unblocking &= !strict && permits(filter, SYS_rt_sigprocmask);
+    /* Only a filter of all threads applies to a thread that has blocked its signals already. */
+    direct_permits_unblocking &=
+        !of_all || (permits(filter, SYS_rt_sigprocmask) && permits(filter, SYS_sigaltstack));
     direct_forbidden = true;
     return before;
 }
@@ -104,7 +106,7 @@ INTERPOSED int prctl(int option, ...)
     if (option != PR_SET_SECCOMP)
         return NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
     struct before before =
-        forbid(values[0] == SECCOMP_MODE_STRICT, (const struct sock_fprog *)values[1]);
+        forbid(values[0] == SECCOMP_MODE_STRICT, false, (const struct sock_fprog *)values[1]);
     int result = NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
     if (result != 0)
         permit(before);
@@ -123,7 +125,8 @@ static __attribute__((noinline)) long call_slowly(long number, long a, long b, l
     bool filters = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
     if (!by_prctl && !filters && !(number == SYS_seccomp && strict))
         return real(number, a, b, c, d, e, f);
-    struct before before = forbid(strict, (const struct sock_fprog *)c);
+    bool of_all = filters && ((unsigned long)b & SECCOMP_FILTER_FLAG_TSYNC) != 0;
+    struct before before = forbid(strict, of_all, (const struct sock_fprog *)c);
     long result = real(number, a, b, c, d, e, f);
     /* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it
      * is the number of a thread that cannot get the filter, and no filter was installed. */

@@ -659,6 +659,8 @@ static void note_moment(struct live live, uint64_t resident, struct residence cl
     static size_t used;
     struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
+    if (head == NULL || samples == NULL) /* as in session_moment() */
+        return;
     update_head(head, own);
     /* After a fork the child has a new file, whose list is empty. */
     if (used != 0 && samples->moments[used - 1].ns == 0)
@@ -690,9 +692,12 @@ static void note_moment(struct live live, uint64_t resident, struct residence cl
 
 void session_moment(struct live live)
 {
-    struct own_memory own = own_memory_resident(false, session.head->ns_begin);
+    struct profile_head *head = session.head;
+    if (head == NULL) /* a signal handler forked, and this child could make no file */
+        return;
+    struct own_memory own = own_memory_resident(false, head->ns_begin);
     uint64_t resident = residence_bytes(own.private);
-    struct residence closely = direct_forbidden ? unknown : look_closely(session.head, resident);
+    struct residence closely = direct_forbidden ? unknown : look_closely(head, resident);
     futex_lock_take(&lock);
     note_moment(live, resident, closely, own);
     futex_lock_drop(&lock);
@@ -716,6 +721,7 @@ void session_retry(void)
     if (atomic_load(&state) != UNRECORDED)
         return;
     is_child = true;
+    atomic_store(&session.next_moment_ticks, 0); /* add_moment() may have left UINT64_MAX */
     atomic_store(&state, NOT_BEGUN);
 }
 

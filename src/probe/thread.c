@@ -250,6 +250,10 @@ void thread_ends(void)
 /* Ends a thread: its later operations are counted as late. */
 static void end(struct thread_state *me)
 {
+    if (session.head == NULL) { /* a signal handler forked, and this child could make no file */
+        me->guard = THREAD_UNKNOWN;
+        return;
+    }
     cpu_timer_disarm(me);
     perf_events_disarm(me);
     line_watch_thread_ends(me);
@@ -295,7 +299,7 @@ void thread_end_early(void)
 void thread_end_process(int exit_code)
 {
     uint8_t guard = thread_state.guard;
-    if (guard == THREAD_UNKNOWN || guard == THREAD_BEGINNING ||
+    if (session.head == NULL || guard == THREAD_UNKNOWN || guard == THREAD_BEGINNING ||
         (guard == THREAD_ENDED && direct_forbidden))
         return;
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */

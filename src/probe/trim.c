@@ -62,7 +62,7 @@ static bool add_moment(void)
             session_moment(live_now());
             return true;
         }
-        direct_call0(SYS_sched_yield);
+        direct_try(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
     }
     return false;
 }

@@ -257,8 +257,8 @@ struct profile_head {
     uint64_t threads_lost;           /* threads not counted: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
 
-    /* The part of calls[PROFILE_MPROTECT].bytes from which the calls took write access. The calls
-     * gave write access to the other part, or left it writable. */
+    /* The part of calls[PROFILE_MPROTECT].bytes that was not writable after the call: the call took
+     * write access away, or there was none before. */
     uint64_t sealed_bytes;
 
     /* Calls of functions other than malloc and new that allocated memory which was never handed out

@@ -567,7 +567,7 @@ def test_threads_wait_in_vain_for_a_lock_if_they_have_no_processors(tmp_path: Pa
     assert (found.name, found.of) == ("queues", "CPU")
     assert found.effect == pytest.approx(0.1, rel=0.01)
     assert found.evidence[-1] == (
-        "The program uses 100 % of the time of 2 processors, so threads cannot all run at once"
+        "The program uses 100 % of the time of 2 processors, which limits what it can save"
     )
     for enough in (64, None):
         (found,) = find(crowded(tmp_path / str(enough), enough))

@@ -183,6 +183,21 @@ TEST(a_signal_handler_may_fork_at_the_end_of_an_operation)
     }
 }
 
+static int end_without_file(void)
+{
+    session.head = NULL;
+    session.samples = NULL;
+    thread_state.guard = THREAD_OUTSIDE;
+    thread_end_process(0);
+    thread_end_early();
+    return thread_state.guard != THREAD_UNKNOWN;
+}
+
+TEST(a_child_without_a_file_can_end)
+{
+    CHECK(exit_code_of(end_without_file) == 0);
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);

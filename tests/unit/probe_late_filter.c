@@ -301,7 +301,11 @@ static int filters_that_decide(void)
         return NO_FILTER;
     if (!direct_forbidden || !direct_permits_unblocking)
         return 1;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &narrow, 0, 0) != 0)
+    /* A filter of this thread alone does not apply to threads that have blocked their signals. */
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &narrow, 0, 0) != 0 ||
+        !direct_permits_unblocking)
+        return 1;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &narrow) != 0)
         return 1;
     return direct_permits_unblocking;
 }
