@@ -12,7 +12,16 @@ from msgspec import Struct
 from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.cpu_share import cpu_share, page_fault_share
-from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, is_alone, probe_ns
+from cairn.profile.estimates import (
+    LEVEL,
+    Estimate,
+    asked_ns,
+    busy_ns,
+    clock,
+    is_alone,
+    probe_ns,
+    whole_cpu_ns,
+)
 from cairn.profile.lock_table import thread_ns
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
@@ -62,9 +71,9 @@ _MOST = 0.5
 LARGE_PIECE = 128 << 10
 """glibc maps each block of this size or more by itself, until such a block was freed."""
 GROWTH_STEPS_LEAST = 100
-"""Blocks grow in small steps if each was resized by mremap this many times on average. A block that
-grows by an eighth at a time needs 100 steps from 128 KiB to 16 GiB. If its size doubles, it needs
-17."""
+"""Large blocks are resized often if each was resized by mremap this many times on average. A block
+that grows by an eighth at a time needs 100 steps from 128 KiB to 16 GiB. If its size doubles, it
+needs 17."""
 FAULTS_ELSEWHERE = 0.2
 """The kernel handles a part of each page fault with interrupts turned off. Clock samples count this
 part for the code that touched the page. It is at most this share of the time that they count for
@@ -205,7 +214,8 @@ def faults_again(profile: Profile, changed_bytes: int) -> Faults:
     if share is None:
         ns = again * _fault_ns(profile, every)
         return Faults(total, beyond, again, ns, 2 * ns, sampled=False)
-    each_ns = (busy_ns(profile) or 0.0) / every if every else 0.0
+    whole_ns = whole_cpu_ns(profile) or busy_ns(profile) or 0.0
+    each_ns = whole_ns / every if every else 0.0
     most_ns = again * each_ns * share.interval.high * (1 + FAULTS_ELSEWHERE)
     return Faults(total, beyond, again, again * each_ns * share.value, most_ns, sampled=True)
 
@@ -391,7 +401,7 @@ def _maps_again(profile: Profile) -> str:
 def asks_too_often(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator gets memory from the kernel in pieces that are too small.
 
-    `mremap` counts only if blocks grow in small steps: see `_growing`. Otherwise it saves copying
+    `mremap` counts only if blocks are resized often: see `_growing`. Otherwise it saves copying
     the block that it moves.
     """
     busy = busy_ns(profile)
@@ -405,18 +415,18 @@ def asks_too_often(profile: Profile) -> Finding | None:
     grown, _, growing_ns = _sum(growing)
     if busy is None or not _are_frequent(profile, calls + grown):
         return None
-    share = share_of_cpu(profile, ns + growing_ns, busy)
+    in_steps = growing_ns > _MOST * (ns + growing_ns)
+    share = share_of_cpu(profile, growing_ns if in_steps else ns, busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
         return None
     each = got / calls if calls else 0.0
     says = "The allocator gets memory from the kernel in many small pieces"
     advice = "let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or use an allocator that does"
-    in_steps = growing_ns > _MOST * (ns + growing_ns)
     if in_steps:
-        says = "The allocator calls the kernel for each small step by which a block grows"
+        says = "The allocator calls the kernel each time the program resizes a large block"
         advice = (
-            "let the program grow its blocks in larger steps, or use an allocator that leaves room "
-            "behind growing blocks"
+            "let the program resize its blocks less often, for example grow them in larger steps, "
+            "or use an allocator that leaves room behind growing blocks"
         )
     elif _maps_large_blocks(asking):
         says = "The allocator gets memory from the kernel in many pieces"
@@ -437,7 +447,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             *([pieces] if calls and not in_steps else []),
-            *([resized] if growing else []),
+            *([resized] if in_steps else []),
             f"{often} system calls per 1,000 operations",
         ),
         advice=advice,
@@ -453,7 +463,7 @@ def _maps_large_blocks(asking: list[KernelLine]) -> bool:
 def _growing(profile: Profile) -> tuple[list[KernelLine], int]:
     """The lines of mremap, and the least number of its calls for each block that it resized.
 
-    The result is ([], 0) unless blocks grow in small steps. A resized block was freed as a large
+    The result is ([], 0) unless blocks are resized often. A resized block was freed as a large
     block, or was live at the end. Blocks that only grow end with at least the mean size of all
     results of mremap. So the number of live ones is at most the live bytes divided by this mean.
     """

@@ -136,6 +136,9 @@ class Two(Struct, frozen=True):
     timers, and without waiting for spin locks. The probe's times only show which operations are
     slow. They cannot show by how much, because they contain page faults, and because they do not
     contain the time by which an operation slows down the code around it."""
+    saved_ns: float = 0.0
+    """How much less time the judged allocator's system calls and page faults take than the other's.
+    An allocator that clears or copies a reused block can save calls and faults by this."""
 
     @property
     def longer_ns(self) -> float:
@@ -284,11 +287,13 @@ def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
-def _longer(two: Two, *names: str) -> _Longer | None:
+def _longer(two: Two, *names: str, saved_ns: float = 0.0) -> _Longer | None:
     """Compares the operations of the kinds `names`.
 
     Returns None if the first allocator's are not shown to take longer, or if the two cannot be
     compared in these operations.
+
+    saved_ns: a time by which the effect is smaller, because the operations save it elsewhere.
     """
     known = _comparable(two, names)
     if not known or not two.cpu_ns:
@@ -298,11 +303,12 @@ def _longer(two: Two, *names: str) -> _Longer | None:
     if middle - half <= 0:
         return None
     ends = two.most_ns.interval
+    most, low, high = (max(0.0, ns - saved_ns) for ns in (two.most_ns.value, ends.low, ends.high))
     effect = Estimate(
-        two.believed(middle, two.most_ns.value),
+        two.believed(middle, most),
         Interval(
-            two.believed(middle - half, max(0.0, ends.low)),
-            two.believed(middle + half, ends.high),
+            two.believed(middle - half, low),
+            two.believed(middle + half, high),
             LEVEL,
         ),
     ).over(two.cpu_ns, most=1.0)
@@ -397,9 +403,10 @@ def slow_kind(two: Two, name: str) -> Finding | None:
     """Returns a finding if operations of one of SLOW_KINDS take longer than the other allocator's.
 
     They are slow if they take RATIO_LEAST times as long or longer. The time of an operation
-    includes the time in which the allocator copies or clears memory.
+    includes the time in which the allocator copies or clears memory. If this saves system calls or
+    page faults, the effect is smaller by their time.
     """
-    found = _longer(two, name)
+    found = _longer(two, name, saved_ns=two.saved_ns)
     if found is None or found.ratio < RATIO_LEAST:
         return None
     says, advice = SLOW_KINDS[name]

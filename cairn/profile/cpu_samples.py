@@ -204,7 +204,7 @@ def run_of(found: SampleCounts, *, probed: bool) -> ClockRun:
         interrupts_unseen=unseen,
         functions=found.functions(),
         page_faults_ns=None
-        if found.scope == "threads in user mode"
+        if unseen or found.scope == "threads in user mode"
         else ns[Spot.OWN_FAULTS] + ns[Spot.FAULTS],
     )
 

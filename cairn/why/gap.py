@@ -169,6 +169,8 @@ class Why(Struct, frozen=True):
     """The contender with more CPU time in the program's own code, and the finding about the layout
     of its blocks that explains this. None if that time is not shown to differ, or if there is no
     such finding."""
+    processes: float = 1.0
+    """The largest mean number of processes of a plain run, of both contenders."""
     simulated: SimulatedGap | None = None
     """The gap in simulated misses; None if they were not simulated."""
     unsimulated: str = ""
@@ -247,6 +249,7 @@ def explain(
         rounds=len(pairs),
         time=time,
         memory=memory_gap(pairs),
+        processes=max(_processes([pair[place] for pair in pairs]) for place in (0, 1)),
         findings=_slow_operations(pairs, time),
         raised=tuple(found),
         unrecorded=unrecorded,
@@ -318,6 +321,14 @@ def _sides(samples: Sequence[Sample], name: str) -> dict[int, Side]:
     return found
 
 
+def _processes(sides: Sequence[Side]) -> float:
+    """The mean number of processes of the plain runs. A run of an earlier version counts as one."""
+    endings = [side.plain.endings or {} for side in sides]
+    return statistics.fmean(
+        max(1, sum(number for each in of.values() for number in each.values())) for of in endings
+    )
+
+
 def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
     """The findings made in most trials, the largest effect first.
 
@@ -363,7 +374,10 @@ def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     less = max(0.0, spun, waits.effect * took if waits is not None else 0.0)
     more, low, high = (max(0.0, ns - less) for ns in (abs(own.change or 0.0), *ends))
     longer = Estimate(more, Interval(low, high, LEVEL))
-    slow = slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
+    sign = 1 if slower == 0 else -1
+    changes = [sign * (part.change or 0.0) for part in time.parts if part.name in (KERNEL, FAULTS)]
+    saved = sum(-change for change in changes if change < 0)
+    slow = slow_operations.find(slow_operations.Two(mine, theirs, took, longer, saved))
     found = (waits, *slow) if waits is not None else slow
     return tuple(sorted(found, key=lambda one: -one.effect))
 

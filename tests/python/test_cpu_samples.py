@@ -478,15 +478,16 @@ def test_interrupts_while_the_allocator_runs_are_a_part_of_its_share(
     assert (found.interrupts_ns, found.interrupts_unseen) == (None, "the kernel hides them")
     assert (found.own_ns, found.calls_ns, found.faults_ns) == (500_000, 500_000, 1_000_000)
     assert found.inside_ns == 2_000_000
-    assert found.page_faults_ns == 1_000_000
+    assert found.page_faults_ns is None, "interrupts would count as page faults"
 
 
 def test_page_faults_of_the_program_count_as_such_and_as_its_time(
     libc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_ways(monkeypatch, (), "the kernel hides them")
-    in_libc = note(IN_KERNEL, CODE + 9, user=C + CALLED - 1)
-    faults = note(IN_KERNEL, user=MINE + 5), in_libc
+    use_ways(monkeypatch, WAYS)
+    chain = (IN_KERNEL, FAULT + 9)
+    in_libc = note(IN_KERNEL, CODE + 9, user=C + CALLED - 1, chain=chain)
+    faults = note(IN_KERNEL, user=MINE + 5, chain=chain), in_libc
     found = clocked(tmp_path, notes(libc, *faults, note(CODE + 5)))
     assert (found.faults_ns, found.program_ns) == (500_000, 1_000_000)
     assert found.page_faults_ns == 1_000_000

@@ -215,13 +215,17 @@ def test_a_block_that_grows_page_by_page_calls_the_kernel_too_often(tmp_path: Pa
         for one in found:
             assert one.effect == pytest.approx(5 / 9, rel=0.01)
             assert one.says == (
-                "The allocator calls the kernel for each small step by which a block grows"
+                "The allocator calls the kernel each time the program resizes a large block"
             )
             assert one.evidence == (
                 "250,000 mremap, at least 84,631 for each block",
                 "1,000 system calls per 1,000 operations",
             )
-            assert "let the program grow its blocks in larger steps" in one.advice
+            assert "grow them in larger steps" in one.advice
+        made.kernel("brk", 100_000, 2_000, 4096)
+        (both,) = find(gathered(tmp_path / f"{blocks} and brk", made))
+        alone = 5 / 9 if blocks == 1 else 2 / 9
+        assert both.effect == pytest.approx(alone, rel=0.01), "that of one kind of calls"
 
 
 @pytest.mark.parametrize(

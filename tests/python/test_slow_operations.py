@@ -93,6 +93,16 @@ def test_any_other_slow_kind_of_operation_is_a_finding(kind: str, says: str) -> 
     assert [one.name for one in find(two)] == [f"slow-{kind}", "slow-path"]
 
 
+def test_clearing_that_saves_page_faults_is_no_larger_a_cause_than_the_difference() -> None:
+    """An allocator cleared reused blocks, and the other got cleared pages from the kernel."""
+    mine, theirs = resizing("calloc", 600.0), resizing("calloc", 100.0)
+    (found,) = find(Two(mine, theirs, 1_000.0 * MS, longer(100.0)))
+    assert (found.name, found.effect) == ("slow-calloc", pytest.approx(0.1))
+    (less,) = find(Two(mine, theirs, 1_000.0 * MS, longer(100.0), saved_ns=40.0 * MS))
+    assert less.effect == pytest.approx(0.06)
+    assert find(Two(mine, theirs, 1_000.0 * MS, longer(100.0), saved_ns=110.0 * MS)) == ()
+
+
 def test_only_the_larger_of_two_causes_is_named() -> None:
     """By the timed operations, freeing takes 60 ms longer and new memory takes 20 ms longer."""
     found = find(Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
