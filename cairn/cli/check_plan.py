@@ -217,8 +217,16 @@ def side_by_side(
     count = 1
     if programs:
         old = replace(programs[0], name="base") if programs[0].name == "new" else programs[0]
-        if len(old.words) > 1:  # as in -p 'old=python3 ../old/bench.py' -- python3 bench.py
-            count = builds.words_of_program(command, str(Path.cwd()))
+        before_it = builds.words_before_program(command)
+        of_command, of_old = (os.path.basename(words[0]) for words in (command, old.words))
+        if of_command == "env" and of_old != "env":  # both have the variables of the command
+            old = replace(old, words=(*command[:before_it], *old.words))
+        count = before_it + 1
+        here = str(Path.cwd())
+        # The base in -p 'old=python3 ../old/bench.py' -- python3 bench.py has a script of its own.
+        # The base in -p 'old=python3 -O' -- python3 bench.py has the script of the command.
+        if builds.names_code(old.words, here):
+            count = builds.words_of_program(command, here)
     elif check_base.hindrance(base) is None and check_base.same_code(base, command) is None:
         word = before[0]
         path = os.path.join(base.run.settings.folder, word) if "/" in word else word

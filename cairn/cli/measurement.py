@@ -504,6 +504,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
                 told = partial(say, console, "counting")
                 counts = instruction_counts.count(folder.run(), folder, scratch, told)
             folder.write(INSTRUCTIONS, encoded(counts))
+            folder.forget_refusal()
     except Interrupted:
         raise interrupted(folder, command) from None
     except CairnError as error:
@@ -605,6 +606,7 @@ def measured(
         bench=" ".join((*_named(run), *(["--quick"] if run.quick else []))) or None,
         plan=_plan_of(run) if kind == "matrix" else None,
         resume=_continued_by(stored, run, refusal),
+        is_measured=isinstance(stored, store.Folder) and stored.is_measured_elsewhere,
         predicts=kind == "calibration" and _predicts(stored) if predicts is None else predicts,
         groups=groups_over([run]) if kind == "matrix" else {},
         counts=stored.instructions(),

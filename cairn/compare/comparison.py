@@ -81,6 +81,7 @@ def compare(
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
     resume: str | None = None,
+    is_measured: bool = False,
     unsuited: Sequence[str] = (),
     under_load: bool = False,
     aim: Aim = EVERY_AIM,
@@ -98,6 +99,7 @@ def compare(
     bench: the arguments of 'cairn bench' that repeat this run; None if the run is not a
     built-in experiment.
     resume: the command that continues this run. None if the run is complete or cannot be continued.
+    is_measured: whether the run is being measured. Its next steps then measure nothing.
 
     unsuited: see `Comparison.unsuited`.
     aim: the question that the verdict answers first.
@@ -143,7 +145,15 @@ def compare(
         prospect=prospect,
         next_steps=tuple(
             _next_steps(
-                judged, rule, contenders, run_name, bench, stopped_because, prospect, resume
+                judged,
+                rule,
+                contenders,
+                run_name,
+                bench,
+                stopped_because,
+                prospect,
+                resume,
+                is_measured,
             )
         ),
         memory_method=table.memory_method,
@@ -466,6 +476,7 @@ def _next_steps(
     stopped_because: str | None,
     prospect: Prospect | None,
     resume: str | None,
+    is_measured: bool,
 ) -> list[str]:
     """The commands to run next: the report, then how to use the winner or to measure more.
 
@@ -487,6 +498,8 @@ def _next_steps(
         steps = [*use, *steps]
         if prospect is None:
             return steps
+    if is_measured:  # the run itself adds the rounds that are missing
+        return steps
     if judged.state is State.TOO_FEW_ROUNDS:
         least = judged.rounds_least or 0
         if resume is not None and rule.max_rounds >= least:

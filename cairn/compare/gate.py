@@ -388,7 +388,8 @@ def judge_stored(
 
     The intervals are those of Mann and Whitney. They hold only if the machine was the same at both
     times, since whatever changed between them counts as a change of the program.
-    Memory is compared only if one method measured it in all runs.
+    Memory is compared only if one method measured it in all runs. If a program has no complete
+    round, there is not enough data.
 
     names: the names of both programs, as in a sentence. counts: the instructions of both.
     """
@@ -410,7 +411,10 @@ def judge_stored(
             found.append(Checked(bound.measure, bound.most, GateState.UNKNOWN, problem=problem))
             continue
         numbers = [_numbers(of, metric) for of in (before, now)]
-        found.append(_decided_stored(bound, numbers[0], numbers[1], len(gate.timed)))
+        one = _decided_stored(bound, numbers[0], numbers[1], len(gate.timed))
+        if not all(any(sample.counts for sample in of) for of in (before, now)):
+            one = Checked(bound.measure, bound.most, GateState.OPEN, rounds_needed=ROUNDS_LEAST)
+        found.append(one)
     return tuple(found)
 
 

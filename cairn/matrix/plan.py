@@ -586,7 +586,8 @@ class _Reader:
                 self._wrong((*path, key), f"{{port}} has no meaning in '{key}'")
         without_shell = {"environment": values, "command": () if made.shell else (made.command,)}
         for key, lines in without_shell.items():
-            if any("${port}" in line for line in lines):
+            # Beside a plain {port}, ${port} may be a variable of an inner shell.
+            if any("${port}" in line and not server.uses_port(line) for line in lines):
                 self._wrong((*path, key), "${port} belongs to a shell; write {port}")
 
     def _with_threads(

@@ -233,14 +233,18 @@ def _wanted(one: Checked, stored: bool) -> str:
 def _advice(report: CheckReport) -> Iterator[str]:
     """Yields a sentence with the option that would give enough data."""
     wanted = [one.rounds_needed for one in report.checked if one.state is GateState.OPEN]
-    if report.answer != GateState.OPEN.value or not all(wanted) or report.stored is not None:
+    if report.answer != GateState.OPEN.value or not all(wanted):
         return
     rounds = max(one for one in wanted if one is not None)
-    done = max(one.rounds for one in report.checked)
+    # The counts of instructions were made after the rounds.
+    of_rounds = [one.rounds for one in report.checked if one.measure != INSTRUCTIONS]
+    done = max(of_rounds, default=0)
     rule = report.run.rule
     more = f"--max-rounds {rounds}" if rounds > rule.max_rounds else ""
     if report.stopped == TIME_BUDGET and not done:
         yield "Use a longer --budget."
+    elif report.stored is not None:  # more rounds of one build do not help
+        return
     elif rule.precision is None:
         yield f"Use -r {rounds}, or leave out -r."
     elif report.stopped == TIME_BUDGET and rule.budget_s is not None:

@@ -63,7 +63,7 @@ def _of_plan(run: Run, plan: Sequence[str]) -> Iterator[str]:
     if run.settings.why:
         yield from ("--profile", str(run.settings.profiled_rounds or rounds))
     if run.rule.budget_s is not None:
-        yield from ("--budget", f"{run.rule.budget_s:g}s")
+        yield from ("--budget", _seconds(run.rule.budget_s))
     yield from ("--seed", str(run.seed))
 
 
@@ -93,7 +93,7 @@ def _of_program(run: Run) -> Iterator[str]:
     """Yields the words of 'cairn soak', 'cairn check' or 'cairn compare'."""
     contenders = _programs(run) if _has_programs(run) else _contenders(run.competing)
     if run.settings.soak_s is not None:
-        yield from ("cairn", "soak", *contenders, "--for", f"{run.settings.soak_s:g}s")
+        yield from ("cairn", "soak", *contenders, "--for", _seconds(run.settings.soak_s))
         yield from ("-r", str(run.rule.max_rounds))
         # 'cairn soak' has no option --warmup, because its runs never have a warm-up.
         yield from _settings(replace(run.settings, warmup=_SETTINGS.warmup))
@@ -207,7 +207,7 @@ def _rule(rule: StopRule, usual: StopRule) -> Iterator[str]:
     if rule.margin != usual.margin:
         yield from ("--margin", f"{100 * rule.margin:.6g}%")
     if rule.budget_s is not None and (rule.precision is None or rule.budget_s != 600):
-        yield from ("--budget", f"{rule.budget_s:g}s")
+        yield from ("--budget", _seconds(rule.budget_s))
 
 
 def _settings(of: Settings) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _settings(of: Settings) -> Iterator[str]:
         ("--output", of.stdout, None),
         ("--ok-exit", ",".join(map(str, of.ok_exit)), "0"),
         ("--verify", "same-output" if of.verify_output else None, None),
-        ("--timeout", None if of.timeout_s is None else f"{of.timeout_s:g}s", None),
+        ("--timeout", None if of.timeout_s is None else _seconds(of.timeout_s), None),
         ("--cpus", of.cpus, None),
         ("--warmup", of.warmup, _SETTINGS.warmup),
         ("--repeat", "auto" if of.repeat is None else of.repeat, _SETTINGS.repeat),
@@ -225,7 +225,7 @@ def _settings(of: Settings) -> Iterator[str]:
         ("--conclude", of.conclude, None),
         ("--cleanup", of.cleanup, None),
         ("--ready", of.ready, None),
-        ("--idle", None if of.idle_s is None else f"{of.idle_s:g}s", None),
+        ("--idle", None if of.idle_s is None else _seconds(of.idle_s), None),
         ("--memory", of.memory, _SETTINGS.memory),
         ("--warm-memory", _size(of.warm_memory), None),
     )
@@ -240,6 +240,11 @@ def _settings(of: Settings) -> Iterator[str]:
     ):  # fmt: skip
         if is_set:
             yield option
+
+
+def _seconds(duration_s: float) -> str:
+    """Returns a duration without an exponent, which no option would take."""
+    return f"{duration_s:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def _size(number: int | None) -> str | None:

@@ -73,6 +73,8 @@ class Measured(Struct, frozen=True):
     resume: str | None = None
     """The command that continues the run. None if nothing can continue it, and while it is being
     measured. A complete run has one, too."""
+    is_measured: bool = False
+    """Whether another process is measuring the run now."""
     predicts: bool = False
     """Whether 'cairn profile' predicts savings from the costs in this run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -141,6 +143,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 beside=measured.pairs,
                 bench=measured.bench,
                 resume=measured.resume if not stopped or INTERRUPTED in stopped else None,
+                is_measured=measured.is_measured,
                 aim=run.aim,
                 under_load=bool(run.settings.workloads[index].load),
                 unsuited=(

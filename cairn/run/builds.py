@@ -28,8 +28,20 @@ _INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|node|php|lua|luajit|guile|tclsh|Rscript|[akz]?sh|[bd]ash|fish)[\d.]*"
 )
 """Programs whose first argument is a script."""
+_OTHER_INTERPRETER = re.compile(
+    r"java|dotnet|mono(-sgen)?|([gmn]|original-)?awk|t?csh|julia|deno|bun|escript|elixir|wish[\d.]*"
+)
+"""Further programs that run code of other files. No script is looked for in their arguments."""
+_SHELL = re.compile(r"([akz]?sh|[bd]ash|fish)[\d.]*")
 _ENDS_OPTIONS = re.compile(r"-[a-zA-Z]*[cem]")
-"""Options of interpreters after which no script follows, such as -c and -lc."""
+"""Options of interpreters after which no script follows, such as -c."""
+_ENDS_SHELL_OPTIONS = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
+"""Options of shells after which no script follows, such as -c and -lc. With -e, one follows."""
+_WRAPPER = re.compile(
+    r"chrt|env|ionice|nice|nohup|numactl|perf|prlimit|qemu-\w+|setarch|setpriv|setsid|stdbuf|strace"
+    r"|sudo|taskset|time|timeout|unshare|valgrind"
+)
+"""Programs that start the program which their arguments name."""
 _NAMED_MOST = 5
 
 
@@ -125,39 +137,121 @@ def _script(command: Sequence[str], folder: str) -> str | None:
     if not _INTERPRETER.fullmatch(os.path.basename(command[0])):
         return None
     for word in command[1:]:
-        if _ENDS_OPTIONS.fullmatch(word):
+        if _ends_options(command[0], word):
             return None
         if not word.startswith("-") and os.path.isfile(os.path.join(folder, word)):
             return word
     return None
 
 
+def _ends_options(interpreter: str, word: str) -> bool:
+    """Returns whether `word` is an option after which code or a module follows, not a script."""
+    is_shell = _SHELL.fullmatch(os.path.basename(interpreter))
+    return bool((_ENDS_SHELL_OPTIONS if is_shell else _ENDS_OPTIONS).fullmatch(word))
+
+
+def words_before_program(command: Sequence[str]) -> int:
+    """Returns how many words of a command stand before its program.
+
+    These are `env` with its options and variables. If another wrapper, such as `taskset`, starts an
+    interpreter, they are the wrapper and its options.
+    """
+    behind = behind_env(command)[1]
+    start = len(command) - len(behind)
+    if tuple(command[start:]) != behind:  # the program stands in the text of env -S
+        return 0
+    if behind and _WRAPPER.fullmatch(os.path.basename(behind[0])):
+        for place, word in enumerate(behind):
+            if "=" not in word and _INTERPRETER.fullmatch(os.path.basename(word)):
+                return start + place
+    return start
+
+
+def names_code(command: Sequence[str], folder: str) -> bool:
+    """Returns whether a command names an interpreter and the code that it runs."""
+    return _end_of_code(command, folder) is not None
+
+
 def words_of_program(command: Sequence[str], folder: str) -> int:
-    """Returns how many words of a command name its program.
+    """Returns how many words of a command, from its first one, name its program.
 
-    An interpreter and its script do so together. For any other command, it is one word.
+    An interpreter and its script do so together. So do an interpreter and the code of -c, or the
+    module of -m.
     """
-    script = _script(command, folder)
-    return 1 if script is None else command.index(script) + 1
+    return _end_of_code(command, folder) or words_before_program(command) + 1
 
 
-def script_or_interpreter(command: Sequence[str], folder: str) -> str | None:
-    """Returns the real path of a command's program if it is a script or an interpreter.
-
-    Returns None for another program, and for one that is missing.
-    """
-    _, behind = behind_env(command)
-    if not behind:
+def _end_of_code(command: Sequence[str], folder: str) -> int | None:
+    """Returns the number of words up to a script, a module or code; None without one."""
+    start = words_before_program(command)
+    interpreter = command[start]
+    if not _INTERPRETER.fullmatch(os.path.basename(interpreter)):
         return None
+    for place in range(start + 1, len(command)):
+        word = command[place]
+        if _ends_options(interpreter, word):
+            return place + 2 if place + 1 < len(command) else None
+        if not word.startswith("-") and os.path.isfile(os.path.join(folder, word)):
+            return place + 1
+    return None
+
+
+def path_of_program(command: Sequence[str], folder: str) -> str | None:
+    """Returns the real path of a command's program; None if it is missing.
+
+    The interpreter of a virtual environment is a link to another one. Both use different modules,
+    so for such an interpreter this is the path of the link.
+    """
+    word = behind_env(command)[1][0]
+    path = os.path.join(folder, word) if "/" in word else word
     try:
-        program = inspect_program(
-            os.path.join(folder, behind[0]) if "/" in behind[0] else behind[0]
-        )
+        program = inspect_program(path)
     except CairnError:
         return None
-    names = map(os.path.basename, (behind[0], program.path))
-    is_interpreter = any(_INTERPRETER.fullmatch(name) for name in names)
-    return program.path if is_interpreter or program.interpreter is not None else None
+    found = os.path.abspath(path) if "/" in path else shutil.which(path) or ""
+    bin_, name = os.path.split(found)
+    if os.path.isfile(os.path.join(os.path.dirname(bin_), "pyvenv.cfg")):
+        return os.path.join(os.path.realpath(bin_), name)
+    return program.path
+
+
+def is_interpreted(command: Sequence[str], folder: str) -> bool:
+    """Returns whether a command's program is a script or an interpreter."""
+    word = behind_env(command)[1][0]
+    try:
+        program = inspect_program(os.path.join(folder, word) if "/" in word else word)
+    except CairnError:
+        return False
+    return program.interpreter is not None or any(
+        kind.fullmatch(os.path.basename(path))
+        for kind in (_INTERPRETER, _OTHER_INTERPRETER)
+        for path in (word, program.path)
+    )
+
+
+def started(command: Sequence[str], folder: str) -> str | None:
+    """Returns the program that a command's program probably starts, as `nice` and `time` do.
+
+    It is the first argument that is the path of an executable file. A name without a folder counts
+    only behind a known wrapper. Returns None if there is none.
+    """
+    behind = behind_env(command)[1]
+    is_wrapper = _WRAPPER.fullmatch(os.path.basename(behind[0]))
+    for word in behind[1:]:
+        if "/" in word:
+            path: str | None = os.path.join(folder, word)
+        else:
+            path = shutil.which(word) if is_wrapper else None
+        if path is not None and os.path.isfile(path) and os.access(path, os.X_OK):
+            return word
+    return None
+
+
+def script_of(command: Sequence[str], folder: str) -> str | None:
+    """Returns the build of the script that a command's interpreter runs; None without a script."""
+    behind = behind_env(command)[1]
+    script = _script(behind, folder)
+    return None if script is None else _build(os.path.join(folder, script))
 
 
 def _build(path: str) -> str | None:

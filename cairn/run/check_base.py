@@ -241,16 +241,33 @@ def same_code(base: Base, command: Sequence[str]) -> str | None:
 
     The code of a script, and of a program that an interpreter runs, may lie in further files, which
     Cairn does not know. If both builds have the same script or interpreter, both use these files as
-    they are now.
+    they are now. The same holds for the program that a wrapper such as `nice` starts.
 
-    command: the command of the checked build, which runs in the present folder.
+    Both builds run in the present folder. So a relative path behind `env`, and that of a script
+    behind the interpreter of a virtual environment, leads to the same file for both.
+
+    command: the command of the checked build.
     """
-    now = builds.script_or_interpreter(command, os.getcwd())
-    if now is None or now != builds.script_or_interpreter(
-        words(base.run), base.run.settings.folder
-    ):
+    if not command:
         return None
-    return f"{command[0]} is a script or an interpreter, so both builds would run the same files"
+    here, before, folder = os.getcwd(), words(base.run), base.run.settings.folder
+    is_interpreted = builds.is_interpreted(command, here)
+    now = builds.path_of_program(command, here)
+    if now is not None and now == builds.path_of_program(before, folder):
+        if is_interpreted:
+            return (
+                f"{command[0]} is a script or an interpreter, so both builds would run the same "
+                "files"
+            )
+        further = builds.started(command, here)
+        if further is not None:
+            return f"{command[0]} starts {further}, so both builds would run the same file"
+    elif is_interpreted and builds.script_of(command, here) != builds.script_of(before, folder):
+        return "the script of the base is another one, and both builds would run the same file"
+    is_env = any(os.path.basename(of[0]) == "env" for of in (command, before))
+    if is_env and os.path.realpath(folder) != os.path.realpath(here):
+        return f"the base was made in {folder}, and behind env both builds would run the same file"
+    return None
 
 
 def other_machine(base: Base) -> str | None:

@@ -302,6 +302,8 @@ class Measurement:
         rule = self._run.rule
         if rule.budget_s is None or not self._run_s or any(s.counts for s in self._samples):
             return
+        if not self._unsettled():  # every program has failed, and each failure is reported
+            return
         round_s = sum(self._round_s(w) for w in self._unsettled())
         needed_s = sum(self._expected_s(trial) for trial in rest) + round_s
         if not self._budget.has_room(needed_s * (_COLD if rest else 1.0)):

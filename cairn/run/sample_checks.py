@@ -31,7 +31,8 @@ def verified(sample: Sample, first: Sample, settings: Settings, baseline: str) -
 
     With --verify same-output, the whole output must be the same. For built-in workloads, the
     checksum in the report must be the same. The files that a plan's program writes must always be
-    the same.
+    the same. Older versions of cairn kept no checksum of these files in some runs. If the first
+    trial has no checksum, there is nothing to compare with.
 
     first: the baseline's first trial of the workload that did not fail. settings: those of the
     workload.
@@ -44,7 +45,7 @@ def verified(sample: Sample, first: Sample, settings: Settings, baseline: str) -
     if settings.verify_output and " " in (sample.output_digest or ""):
         why = "printed something else in some of its runs (--verify same-output)"
         return replace(sample, failure=why)
-    if sample.output_digest == first.output_digest:
+    if first.output_digest in (None, sample.output_digest):
         return sample
     written = settings.workloads[sample.trial.workload].own.written
     if not (settings.verify_output or settings.reports or written):

@@ -305,6 +305,13 @@ class Folder(StoredRun):
         """Records the error that ended measuring."""
         self.write(REFUSED, encoded(because) + b"\n")
 
+    def forget_refusal(self) -> None:
+        """Removes the error that ended an earlier measurement, because this one succeeded."""
+        try:
+            (self.path / REFUSED).unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot("write", self.path / REFUSED, error) from error
+
     def mark_left_out(self, rounds: Sequence[tuple[int, int]]) -> None:
         """Records rounds of programs that could not be prepared; see `StoredRun.left_out`."""
         self.write(LEFT_OUT, encoded(rounds) + b"\n")

@@ -693,7 +693,8 @@ static void note_moment(struct live live, uint64_t resident, struct residence cl
 void session_moment(struct live live)
 {
     struct profile_head *head = session.head;
-    if (head == NULL) /* a signal handler forked, and this child could make no file */
+    /* A signal handler may have forked, and this child could make no file. */
+    if (head == NULL)
         return;
     struct own_memory own = own_memory_resident(false, head->ns_begin);
     uint64_t resident = residence_bytes(own.private);

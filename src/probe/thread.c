@@ -250,7 +250,8 @@ void thread_ends(void)
 /* Ends a thread: its later operations are counted as late. */
 static void end(struct thread_state *me)
 {
-    if (session.head == NULL) { /* a signal handler forked, and this child could make no file */
+    /* A signal handler may have forked, and this child could make no file. */
+    if (session.head == NULL) {
         me->guard = THREAD_UNKNOWN;
         return;
     }

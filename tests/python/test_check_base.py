@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,14 @@ def test_a_replaced_library_of_the_baseline_breaks_the_base(tmp_path: Path) -> N
             builds.refuse_other(known, now, contenders[0].preload)
 
 
+def of_command(*command: str) -> check_base.Base:
+    """Returns the base of this command in the present folder."""
+    run = one_build()
+    settings = replace(run.settings, workloads=(Workload("x", command),), folder=str(Path.cwd()))
+    known = builds.of_run(settings, run.contenders)
+    return replace(a_base(), run=replace(run, settings=settings, builds=known), commit=None)
+
+
 def test_both_builds_of_one_script_are_not_compared_with_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,14 +310,7 @@ def test_both_builds_of_one_script_are_not_compared_with_each_other(
     """
     old, new = scripts(tmp_path)
     monkeypatch.chdir(tmp_path)
-
-    def of(*command: str) -> check_base.Base:
-        run = one_build()
-        settings = replace(run.settings, workloads=(Workload("x", command),), folder=str(tmp_path))
-        known = builds.of_run(settings, run.contenders)
-        run = replace(run, settings=settings, builds=known)
-        return replace(a_base(), run=run, commit=None)
-
+    of = of_command
     for command in (("./old",), ("env", "A=1", "./old"), ("sh", "old"), ("python3", "-m", "x")):
         base = of(*command)
         assert check_base.hindrance(base) is None
@@ -339,6 +341,106 @@ def test_the_script_of_an_interpreter_may_be_named_with_its_program(
     assert found == ((NamedProgram("a", ("sh", "old")), NamedProgram("new", ("sh", "new"))), ("5",))
     found = check_plan.side_by_side(base, ("sh", "new", "5"), [NamedProgram("a", ("/bin/sh",))])
     assert found == ((NamedProgram("a", ("/bin/sh",)), NamedProgram("new", ("sh",))), ("new", "5"))
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "new", "arguments"),
+    [
+        ("env A=1 sh", "sh new 5", "sh", "new 5"),
+        ("sh -u", "sh new 5", "sh", "new 5"),
+        ("taskset -c 1 sh", "sh new 5", "sh", "new 5"),
+        ("taskset -c 1 sh old", "sh new 5", "sh new", "5"),
+        ("env sh old", "env sh new 5", "env sh new", "5"),
+        ("env A=1 sh", "env A=2 sh new 5", "env A=2 sh", "new 5"),
+        ("sh -e old", "sh -e new 5", "sh -e new", "5"),
+        ("env A=1 python3 -m x", "python3 -m x 5", "python3 -m x", "5"),
+        ("sh -ec true", "sh -ec false 5", "sh -ec false", "5"),
+        ("./old", "./new 5", "./new", "5"),
+    ],
+)
+def test_a_base_without_a_script_of_its_own_runs_that_of_the_command(
+    words: str, line: str, new: str, arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base once ran an interpreter without a script, and the check said "worse"."""
+    scripts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    base = of_command(*line.split())
+    old = NamedProgram("a", tuple(words.split()))
+    found = check_plan.side_by_side(base, line.split(), [old])
+    assert found == ((old, NamedProgram("new", tuple(new.split()))), tuple(arguments.split()))
+
+
+def test_both_programs_have_the_variables_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base once got "A=1 ./new 5" as its arguments."""
+    scripts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ("env", "A=1", "./new", "5")
+    found = check_plan.side_by_side(of_command(*command), command, [NamedProgram("a", ("./old",))])
+    old, new = (
+        NamedProgram(name, ("env", "A=1", f"./{of}")) for name, of in (("a", "old"), ("new", "new"))
+    )
+    assert found == ((old, new), ("5",))
+
+
+def test_a_wrapper_does_not_start_one_program_for_both_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program behind `nice` was rebuilt in place, and the check compared it with itself."""
+    scripts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for command in (("nice", "./new"), ("env", "A=1", "timeout", "9", "./new"), ("nice", "true")):
+        base = of_command(*command)
+        assert check_base.hindrance(base) is None
+        assert check_plan.side_by_side(base, command, ()) is None, command
+        told = check_base.same_code(base, command)
+        assert told == f"{command[0]} starts {command[-1]}, so both builds would run the same file"
+    for command in (("/bin/true", "true"), ("/bin/true", "./none", str(tmp_path))):
+        assert check_base.same_code(of_command(*command), command) is None, command
+    awk = ("awk", "-f", "new")
+    assert check_base.same_code(of_command(*awk), awk) is not None
+
+
+def test_behind_env_a_path_leads_from_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both builds once ran /new/prog, although the base was made with /old/prog."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "prog").write_bytes(Path("/bin/true").read_bytes() + name.encode())
+        (tmp_path / name / "prog").chmod(0o755)
+    command = ("env", "X=1", "./prog")
+    monkeypatch.chdir(tmp_path / "old")
+    base = of_command(*command)
+    assert check_base.same_code(base, command) is None
+    monkeypatch.chdir(tmp_path / "new")
+    told = check_base.same_code(base, command)
+    assert told is not None and told.startswith(f"the base was made in {tmp_path / 'old'}, ")
+    assert check_plan.side_by_side(base, command, ()) is None
+
+
+def test_two_virtual_environments_are_two_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their interpreters are links to one file, and the check was refused."""
+    for name in ("old", "new"):
+        (tmp_path / name / "venv" / "bin").mkdir(parents=True)
+        (tmp_path / name / "venv" / "pyvenv.cfg").touch()
+        (tmp_path / name / "venv" / "bin" / "python").symlink_to(sys.executable)
+        (tmp_path / name / "bench.py").write_text("print(1)")
+    command = ("./venv/bin/python", "bench.py")
+    monkeypatch.chdir(tmp_path / "old")
+    base = of_command(*command)
+    assert check_base.same_code(base, command) is not None, "the same environment"
+    monkeypatch.chdir(tmp_path / "new")
+    found = check_plan.side_by_side(base, command, ())
+    old = NamedProgram("base", (str(tmp_path / "old/venv/bin/python"),))
+    assert found == ((old, NamedProgram("new", command[:1])), ("bench.py",))
+    (tmp_path / "new" / "bench.py").write_text("print(2)")
+    assert check_base.same_code(base, command) == (
+        "the script of the base is another one, and both builds would run the same file"
+    )
 
 
 def test_a_base_does_not_replace_another_file(tmp_path: Path) -> None:

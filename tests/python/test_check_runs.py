@@ -16,7 +16,7 @@ from support.comparisons import a_run, a_sample
 
 from cairn.cli import check, check_plan, cli, load
 from cairn.errors import CairnError, UsageError
-from cairn.gate import Gate, GateBound
+from cairn.gate import Gate, GateBound, InstructionCount
 from cairn.model import TIME_BUDGET, Contender, Run, Sample, Trial
 from cairn.run import check_base, instruction_counts, measure, store, valgrind
 from cairn.run.program_contenders import NamedProgram
@@ -151,6 +151,30 @@ def test_each_run_knows_the_command_that_continues_it(checked: Checked, tmp_path
         pytest.skip("this machine has no /etc/machine-id")
     assert found.return_value == 0, (found.output, found.exception)
     assert the_run(tmp_path).run().made_by == "cairn check"
+
+
+def test_a_refusal_to_count_is_forgotten_when_counting_succeeds(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run ended with 0, and its report said "Instructions were not counted"."""
+
+    def refused(*_: object) -> tuple[InstructionCount, ...]:
+        raise UsageError("--prepare failed with exit code 1")
+
+    def counted(*_: object) -> tuple[InstructionCount, ...]:
+        return tuple(InstructionCount(name, (1000, 1000)) for name in ("old", "new"))
+
+    monkeypatch.setattr(instruction_counts, "count", refused)
+    done = checked(quick, "--fail-if", "instructions>1%", *BOTH)
+    assert isinstance(done.exception, UsageError)
+    assert the_run(tmp_path).refusal() is not None
+    monkeypatch.setattr(store, "lock", lambda _: None)  # this process still has the lock
+    monkeypatch.setattr(instruction_counts, "count", counted)
+    done = checked(quick, "--resume", "last")
+    assert done.return_value == 0, (done.output, done.exception)
+    assert the_run(tmp_path).refusal() is None
+    done = checked(quick, "--fail-if", "instructions>1%", "last")
+    assert done.return_value == 0, (done.output, done.exception)
 
 
 @pytest.mark.parametrize(

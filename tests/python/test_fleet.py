@@ -146,6 +146,28 @@ def test_nodes_that_differ_from_the_most_are_left_out(tmp_path: Path) -> None:
     assert done.exit_code == 0 and f"{name}@a with 1 round is left out" in done.output
 
 
+def test_the_exit_code_is_that_of_the_nodes_in_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure on a node that the report leaves out once gave the exit code, without a word."""
+
+    def with_other_libc(run: Run) -> Run:
+        system, *others = run.contenders
+        return replace(run, contenders=(replace(system, title="glibc 2.41"), *others))
+
+    fleet = a_fleet(tmp_path, rounds=3)
+    for number, node in ((1, "a"), (2, "m"), (3, "m")):
+        deliver(fleet, number, node, change=with_other_libc if node == "a" else lambda run: run)
+    monkeypatch.setattr(schedulers, "of", lambda _: Invented())
+    nodes: list[str] = []
+    monkeypatch.setattr(
+        measurement, "raise_failures", lambda run, _: nodes.append(run.contenders[0].title)
+    )
+    console = Console(file=io.StringIO(), width=200)
+    fleet_commands.go_on(console, fleet, Output(View(width=80)))
+    assert nodes == ["system 1.0"]
+
+
 def test_a_report_after_rounds_were_given_up_says_which(tmp_path: Path) -> None:
     """Once, such a report looked complete. In its JSON, "cut" was null."""
     fleet = a_fleet(tmp_path)

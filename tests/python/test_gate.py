@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,26 @@ def test_stored_numbers_are_compared_without_rounds() -> None:
         assert found.state is state, factor
     (few,) = gate.judge_stored(asked, before[:2], before[:2], ("base", "new"), ((), ()))
     assert few.state is GateState.OPEN and few.low is None
+    (none,) = gate.judge_stored(asked, before, (), ("base", "new"), ((), ()))
+    assert (none.state, none.rounds_needed) == (GateState.OPEN, gate.ROUNDS_LEAST)
+    few = a_check(["time>3%"], (), stored="Stored.", rule=StopRule(), stopped="time budget")
+    assert "Use a longer --budget." in reporting.rendered(few, View(width=200))
+
+
+def test_the_advised_budget_is_that_of_the_rounds() -> None:
+    """It was computed from the counts of instructions, of which there were more than rounds."""
+    counts = [InstructionCount(name, (1000,) * 9) for name in ("old", "new")]
+    rule = StopRule(budget_s=60.0)
+    bounds = ["time>3%", "instructions>1%"]
+    some, most = (
+        reporting.rendered(
+            a_check(of, samples(3, 1.1, 0.01), counts, rule=rule, stopped="time budget"),
+            View(width=200),
+        )
+        for of in (bounds[:1], bounds)
+    )
+    told = [re.search(r"Use --budget \w+", text) for text in (some, most)]
+    assert all(told) and len({one[0] for one in told if one}) == 1, told
 
 
 def test_stored_memory_is_not_compared_across_methods() -> None:

@@ -378,6 +378,13 @@ def test_a_workload_has_its_working_folder(cache: Path) -> None:
     assert programs.workload_of(one, 2).own.prepare is None
 
 
+def test_a_variable_of_an_inner_shell_may_be_named_port() -> None:
+    """The plan was refused, although {port} stands in the same line."""
+    line = "sh -c 'port=$1; exec s ${port}' x {port}"
+    (one,) = plan(program(f'command = "{line}"', 'load = "b {port}"')).programs
+    assert one.command == line
+
+
 def test_the_load_of_a_server_is_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,11 @@ from support.plans import a_plan_run
 from support.resuming import Measuring, fine, trials
 
 from cairn.cli import matrix, measurement
+from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import inputs, progress
 from cairn.model import Run, Sample, Trial
+from cairn.run.sample_checks import verified
 from cairn.run.store import Folder
 
 PROGRAMS = {"a": "program", "b": "program", "c": "kernel"}
@@ -231,6 +233,16 @@ def test_a_batch_with_different_outputs_is_a_failure_under_the_baseline_too(
     folder = measured(a_verified_run(), outcome)
     bad = {s.trial.contender: s.failure for s in folder.samples() if s.failure}
     assert bad["system"] == "printed something else in some of its runs (--verify same-output)"
+
+
+def test_a_first_run_without_a_checksum_of_its_files_is_compared_with_nothing() -> None:
+    """An earlier version kept none for some plans. Such a run lost its programs when resumed."""
+    settings = settings_of(a_verified_run().settings, 0)
+    first = fine(Trial(1, 0, "system"))
+    sample = replace(first, output_digest="1")
+    assert verified(sample, first, settings, "system") == sample
+    other = replace(first, output_digest="2")
+    assert verified(sample, other, settings, "system").failure is not None
 
 
 @pytest.mark.parametrize("failure", [None, CairnError("a program failed")])

@@ -190,6 +190,24 @@ def test_a_program_that_fails_under_all_contenders_has_no_round(
     assert failed == {"fast", "system"}
 
 
+def test_a_spent_budget_hides_no_failure_of_all_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code was 2, with "a round has 0 runs", and the failures were not told."""
+    clock = Clock(monkeypatch)
+
+    def outcome(_: Trial) -> Sample:
+        clock.now += 30.0
+        return a_sample(0, "", 1000.0, failure="failed with exit code 1")
+
+    run = a_run()
+    rule = StopRule(precision=None, min_rounds=4, max_rounds=4, budget_s=5.0, judged="active")
+    settings = replace(run.settings, by_cell=True)
+    run = replace(run, settings=settings, rule=rule, host=replace(run.host, virtual=False))
+    folder, _ = measured(run, tmp_path, monkeypatch, outcome)
+    assert folder.samples() and all(one.failure for one in folder.samples())
+
+
 # Warm memory
 
 

@@ -386,6 +386,22 @@ def test_the_next_step_after_an_interruption_is_to_resume(
     assert found.next_steps[-1] == last
 
 
+@pytest.mark.parametrize("rounds", [2, 12])
+def test_a_report_during_a_measurement_advises_no_other_one(rounds: int) -> None:
+    """It advised "cairn compare -r 6 …", although the run itself went on."""
+    noise = random.Random(5)
+    samples = [
+        a_sample(number, one.name, 100 * noise.uniform(0.8, 1.25), user_ns=0)
+        for number in range(1, rounds + 1)
+        for one in a_run().contenders
+    ]
+    for is_measured in (True, False):
+        some = Measured(a_run(), tuple(samples), (), "RUN", is_measured=is_measured)
+        (found,) = comparisons(some)
+        advised = any(step.startswith("cairn compare") for step in found.next_steps)
+        assert advised is not is_measured, found.next_steps
+
+
 def test_the_errors_of_one_call_of_get_have_the_exit_code_of_their_kind() -> None:
     for names in (("nosuch",), ("nosuch", "nosucheither")):
         assert refused("allocators", "get", *names)[0] == 2

@@ -365,3 +365,10 @@ def test_counts_of_several_experiments_name_all_their_workloads(tmp_path: Path) 
         folder = store.Folder.create(tmp_path / str(number), run)
         bench = measurement.measured(folder, predicts=False).bench
         assert bench == (" ".join(names) if len(named) > 1 else "scenarios")
+
+
+def test_a_long_budget_has_no_exponent() -> None:
+    """A budget of 300 h was written as 1.08e+06s, which no option takes."""
+    for budget_s, text in ((1_080_000.0, "1080000s"), (0.25, "0.25s"), (90.0, "90s")):
+        run = replace(a_run(), rule=StopRule(budget_s=budget_s), settings=Settings(PROGRAM, "/"))
+        assert options(line_of(run), "--budget") == [text]
