@@ -405,6 +405,7 @@ def test_the_witness_asks_libc_for_no_memory_when_it_registers_its_handlers(
     assert seen.code == 3, seen.err
 
 
+@pytest.mark.long
 def test_the_ends_cost_less_than_twenty_microseconds_a_process(bench: Bench) -> None:
     """The cost is the median difference between runs with records and runs without records.
 
