@@ -73,17 +73,23 @@ def quick(_: Trial) -> Sample:
     return a_sample(0, "", 1.0)
 
 
-def test_a_budget_that_ends_in_the_first_round_leaves_no_answer_but_a_report(
-    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The exit code was once 2, as for a wrong command line, and no file was written."""
+def timed(monkeypatch: pytest.MonkeyPatch, warm_up_s: float) -> Callable[[Trial], Sample]:
+    """Returns an outcome of trials: by the replaced clock, a run takes 30 s after the warm-up."""
     now = [1000.0]
     monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
 
     def outcome(trial: Trial) -> Sample:
-        now[0] += 30.0 if trial.round else 1.0
+        now[0] += 30.0 if trial.round else warm_up_s
         return a_sample(0, "", 1000.0)
 
+    return outcome
+
+
+def test_a_budget_that_ends_in_the_first_round_leaves_no_answer_but_a_report(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code was once 2, as for a wrong command line, and no file was written."""
+    outcome = timed(monkeypatch, warm_up_s=1.0)
     junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
     words = ("--fail-if", "time>3%", *BOTH, "--budget", "20s")
     done = checked(outcome, *words, "--junit", junit, "--summary", summary)
@@ -106,13 +112,7 @@ def test_a_budget_that_ends_in_the_first_round_leaves_no_answer_but_a_report(
 def test_a_budget_that_ends_before_any_run_of_a_base_makes_none(
     checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(measure.time, "monotonic", lambda: now[0])
-
-    def outcome(_: Trial) -> Sample:
-        now[0] += 30.0
-        return a_sample(0, "", 1000.0)
-
+    outcome = timed(monkeypatch, warm_up_s=30.0)
     done = checked(outcome, "--make-base", "base.json", "--budget", "20s", "--", "./new")
     assert isinstance(done.exception, UsageError) and "no round fits" in str(done.exception)
     assert not (tmp_path / "base.json").exists()
