@@ -535,8 +535,9 @@ def test_a_sample_counts_for_the_period_of_its_time(libc: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("scope", [1, 2])
 def test_a_sample_of_a_threads_clock_has_its_own_period(
-    libc: str, tmp_path: Path, scope: int
+    libc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: int
 ) -> None:
+    use_ways(monkeypatch, WAYS)
     found = clocked(tmp_path, notes(libc, note(MINE + 5), note(CODE, period=11), scope=scope))
     assert (found.own_ns, found.program_ns) == (77, 11)
     assert found.scope == ("threads" if scope == 1 else "threads in user mode")

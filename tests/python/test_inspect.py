@@ -479,15 +479,25 @@ def test_huge_pages_are_counted(program: Path) -> None:
     assert anonymous.huge % (2 << 20) == 0
 
 
+def rollup(pid: int) -> dict[str, int]:
+    """The sums over all mappings of a process that the kernel shows, in bytes."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[-2]) << 10 for line in lines}
+
+
 def test_the_kinds_add_up_to_the_memory_of_the_process(program: Path) -> None:
+    """A page of a file may become resident meanwhile: the program goes to sleep, or look() reads.
+
+    So the sums must be the same before and after.
+    """
     with started(program, "live") as one:
-        # look() itself may make a few more pages of files resident.
-        rollup = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
-        found = look(one.pid)
-    numbers = {line.split(":")[0]: line.split()[-2] for line in rollup.splitlines()[1:]}
-    resident = sum(one.resident for one in found.mappings)
-    assert resident == int(numbers["Rss"]) << 10
-    assert sum(one.private_dirty for one in found.mappings) == int(numbers["Private_Dirty"]) << 10
+        for _ in range(20):
+            before, found, after = rollup(one.pid), look(one.pid), rollup(one.pid)
+            if before == after:
+                break
+    assert before == after
+    assert sum(mapping.resident for mapping in found.mappings) == after["Rss"]
+    assert sum(mapping.private_dirty for mapping in found.mappings) == after["Private_Dirty"]
 
 
 # --- growth ---
