@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.fleets import a_fleet
 
 from cairn.cli import cli, console, standard_input
 from cairn.model import Settings, Workload
@@ -41,6 +42,17 @@ def runs(pid: int) -> bool:
         return False
 
 
+def ends(pid: int) -> bool:
+    """Waits until a process runs no more, for 20 seconds. Returns whether it has ended.
+
+    On a busy machine, a killed process may end only after it was waited for in vain.
+    """
+    until = time.monotonic() + 20
+    while runs(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not runs(pid)
+
+
 def soon(path: Path) -> str:
     """Returns the content of a file as soon as it has some."""
     until = time.monotonic() + 20
@@ -67,7 +79,7 @@ def test_a_hook_that_ignores_sigterm_is_killed(
     with pytest.raises(KeyboardInterrupt):
         Runner(settings, (), tmp_path).hook("prepare", IGNORING)
     thread.join()
-    assert not runs(int((tmp_path / "pid").read_text()))
+    assert ends(int((tmp_path / "pid").read_text()))
 
 
 def test_a_group_ends_when_asked_and_is_not_waited_for_longer(tmp_path: Path) -> None:
@@ -103,7 +115,7 @@ def test_what_a_load_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
     until = time.monotonic() + 5
     while runs(left) and time.monotonic() < until:
         time.sleep(0.01)
-    assert not runs(left)
+    assert ends(left)
 
 
 def test_a_copy_of_standard_input_is_removed_on_sigterm(tmp_path: Path) -> None:
@@ -143,3 +155,51 @@ def test_clean_removes_copies_of_standard_input_that_nobody_makes(tmp_path: Path
     assert done.exit_code == 0 and "2.00 KiB" in done.output, done.output
     assert [one.name for one in tmp_path.iterdir()] == [".input-used"]
     assert store.lost_inputs(tmp_path / "nowhere") == []
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns a cache with one file."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = tmp_path / "cache" / "cairn"
+    (made / "allocators").mkdir(parents=True)
+    (made / "allocators" / "x").write_bytes(b"x")
+    return made
+
+
+def cleaned(results: Path, *options: str) -> str:
+    done = CliRunner().invoke(cli, ["clean", "-y", "--results", str(results), *options])
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("by", ["a run", "a fleet", "a round of a fleet"])
+def test_clean_keeps_the_cache_while_a_run_is_measured(
+    tmp_path: Path, cache: Path, by: str
+) -> None:
+    """The measured allocators of the cache were deleted under a run."""
+    results = tmp_path / "results"
+    fleet = a_fleet(results)
+    locked = fleet.path / "fleet.json"
+    if by != "a fleet":
+        home = results if by == "a run" else fleet.attempt(1, "n1")
+        locked = home / "one" / "run.json"
+        locked.parent.mkdir()
+        for name in ("run.json", "samples.jsonl"):
+            (locked.parent / name).write_bytes(b"")
+    with locked.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = cleaned(results, "--cache")
+        assert f"kept, because a run is being measured: {cache}" in said
+        assert locked.exists() and cache.exists()
+    cleaned(results, "--cache")
+    assert not list(results.iterdir()) and not cache.exists()
+
+
+def test_clean_removes_fleets_that_are_old_enough(tmp_path: Path) -> None:
+    """Fleets were never listed nor removed."""
+    fleet = a_fleet(tmp_path)
+    assert "nothing to remove" in cleaned(tmp_path, "--older-than", "1h")
+    os.utime(fleet.path / "fleet.json", (0, 0))
+    assert str(fleet.path) in cleaned(tmp_path, "--older-than", "1h")
+    assert not fleet.path.exists()
