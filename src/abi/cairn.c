@@ -250,8 +250,8 @@ static void write_to_stderr(const struct text *text)
 
 void names_tell(enum options_statistics how)
 {
-    static const char none[] = "cairn: no statistics, because the process forked in the middle of "
-                               "an allocation\n";
+    static const char none[] = "cairn: no statistics, because the process ended or forked in the "
+                               "middle of an allocation\n";
     if (!thread_may_lock()) {
         os_say(none, sizeof none - 1);
         return;
@@ -342,6 +342,14 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     static const char line[] = "cairn: CAIRN_LIMIT is not a size such as 800M or 2G, so there is "
                                "no limit\n";
     os_say(line, sizeof line - 1);
+}
+
+/* A library that is never closed reports faults until the process has ended, because destructors of
+ * other libraries may run after this one. */
+__attribute__((destructor)) static void end_guarding(void)
+{
+    if (guarded_is_on() && background_may_be_closed())
+        guarded_end();
 }
 
 __attribute__((destructor)) static void write_statistics_at_exit(void)

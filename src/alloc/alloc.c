@@ -205,15 +205,47 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     return allocate_large_at_home(size, alignment, zero, caller);
 }
 
-/* Counts calls of malloc for guarded_next(): `count` calls, and one for each block that the list of
- * the class has now, because the fast path will hand out these blocks without counting. */
+/* Returns the part of a list behind `last` to the current slab of the class, which all blocks of
+ * the list are of. If `last` is NULL, returns the whole list. If the program wrote to one of the
+ * blocks, all of them stay on the list, so that the check before a block is handed out finds the
+ * write. */
+static void shorten_list(struct heap *heap, unsigned class, struct block *last)
+{
+    struct block *first = last != NULL ? last->next : heap->list[class];
+    uint32_t count = 0;
+    struct block *end = NULL;
+    for (struct block *next = first; next != NULL; next = next->next) {
+        if (!slab_is_marked(next) || ++count > HEAP_CARVED_MOST)
+            return;
+        end = next;
+    }
+    if (count == 0)
+        return;
+    lock_enter();
+    if (last != NULL)
+        slab_mark(last, NULL);
+    else
+        heap->list[class] = NULL;
+    heap->room[class] += (int32_t)count;
+    slab_free_many(slab_of(first), first, end, count);
+    lock_leave();
+}
+
+/* Counts calls of malloc for guarded_next(): `count` calls, at most one, and one for each block
+ * that the list of the class has now, because the fast path will hand out these blocks without
+ * counting. Before that, shortens the list, so that it counts at most `guarded_every` calls. */
 static inline void count_list(struct heap *heap, unsigned class, uint32_t count)
 {
     if (CAIRN_HARDENED || LIKELY(!guarded_is_on()))
         return;
-    for (struct block *block = heap->list[class]; block != NULL && slab_is_marked(block);
-         block = block->next)
-        count++;
+    struct block *last = NULL;
+    for (struct block *block = heap->list[class];
+         count < guarded_every && block != NULL && slab_is_marked(block); block = block->next) {
+        last = block;
+        if (++count == HEAP_CARVED_MOST) /* the program has made a circle of the list */
+            break;
+    }
+    shorten_list(heap, class, last);
     guarded_count(class, count);
 }
 
@@ -237,8 +269,13 @@ void *alloc_malloc_slow(size_t size, const void *caller)
         return malloc_by_detour(size, caller);
     if (!CAIRN_HARDENED && guarded_is_on()) {
         void *guarded = guarded_next(size_class(size), size);
-        if (guarded != NULL)
+        if (guarded != NULL) {
+            guarded_count(size_class(size), 1);
             return guarded;
+        }
+        /* The stack was read for the block, which may have allocated and begun a detour. */
+        if (UNLIKELY(thread_is_away()))
+            return malloc_by_detour(size, caller);
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);

@@ -57,15 +57,22 @@ static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *fo
     return 1;
 }
 
+bool background_may_be_closed(void)
+{
+    bool is_program = false;
+    if (background_next_create != NULL)
+        return false;
+    dl_iterate_phdr(look_into_program, &is_program);
+    return !is_program;
+}
+
 /* Returns the pthread_create() to use. Returns NULL if this allocator is part of a library that can
  * be closed. */
 static background_create *find_create(void)
 {
-    bool is_program = false;
     if (background_next_create != NULL)
         return background_next_create();
-    dl_iterate_phdr(look_into_program, &is_program);
-    return is_program ? pthread_create : NULL;
+    return background_may_be_closed() ? NULL : pthread_create;
 }
 
 void background_want(void)

@@ -2,15 +2,16 @@
  *
  * Without the thread, only calls that free or allocate look for idle memory, and they return memory
  * that was idle for a quarter of a second. A program that frees much and then sleeps makes no such
- * call, and keeps the memory. With the thread, the program's threads keep neither runs nor empty
- * slabs, because no other thread could give these back while the thread that keeps them sleeps.
+ * call, and keeps the memory up to the limit of purge.h. With the thread, the program's threads
+ * keep neither runs nor empty slabs, because no other thread could give these back while the thread
+ * that keeps them sleeps.
  *
- * The thread begins when 2 MiB are in use, and blocks all signals. While at most the slack of
- * purge.h is idle, the thread sleeps until a free exceeds the slack, or for a few seconds. Each
- * time it wakes, it calls heap_sweep(), which gives back slabs whose blocks are all free although
- * the slab's own thread sleeps. After a fork, the child has no such thread until it allocates. The
- * thread never ends. A plugin that contains this allocator and may be closed therefore starts no
- * such thread.
+ * The thread begins when 2 MiB are in use, and blocks all signals. The thread sleeps while the idle
+ * memory is at most the slack of purge.h. It wakes when a free raises the idle memory above the
+ * slack, and every few seconds. Each time it wakes, it calls heap_sweep(), which gives back slabs
+ * whose blocks are all free although the slab's own thread sleeps. After a fork, the child has no
+ * such thread until it allocates. The thread never ends. A plugin that contains this allocator and
+ * may be closed therefore starts no such thread.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H
@@ -23,6 +24,9 @@
 /* 1 if the thread is wanted and has not begun, else 0. It is an int, because RISC-V cannot exchange
  * a byte. */
 extern _Atomic int background_due __attribute__((visibility("hidden")));
+
+/* Returns whether this allocator is part of a library that can be closed. */
+bool background_may_be_closed(void);
 
 /* Asks for the thread. Called before the program has a second thread. */
 void background_want(void);

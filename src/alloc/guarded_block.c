@@ -2,10 +2,12 @@
 
 #include "alloc/code_address.h"
 #include "alloc/hardening.h"
+#include "base/loaded.h"
 #include "base/random.h"
 #include "os/lock.h"
 #include "os/os.h"
 
+#include <link.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -248,6 +250,24 @@ void guarded_begin(uint32_t every)
         guarded_prepare_stacks();
 }
 
+/* Called by dl_iterate_phdr() for each object. Returns whether it contains the former handler. */
+static int has_handler(struct dl_phdr_info *object, size_t bytes, void *unused)
+{
+    (void)bytes, (void)unused;
+    return loaded_contains(object, (uintptr_t)before.sa_sigaction);
+}
+
+void guarded_end(void)
+{
+    struct sigaction now;
+    if (!guarded_is_on() || sigaction(SIGSEGV, NULL, &now) != 0 || now.sa_sigaction != on_fault)
+        return;
+    bool is_code = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
+    if (is_code && dl_iterate_phdr(has_handler, NULL) == 0)
+        before = (struct sigaction){.sa_handler = SIG_DFL}; /* its library was closed */
+    sigaction(SIGSEGV, &before, NULL);
+}
+
 /* --- blocks ----------------------------------------------------------------------------------- */
 
 void guarded_count(unsigned class, uint32_t count)
@@ -260,7 +280,7 @@ void *guarded_next(unsigned class, size_t size)
     if (LIKELY(atomic_load_explicit(&turns[class], memory_order_relaxed) > 0) || lock_is_unsafe())
         return NULL;
     lock_take(&lock);
-    int32_t turn = 1 + (int32_t)random_below(&random, 2 * (uint64_t)guarded_every);
+    int32_t turn = 1 + (int32_t)random_below(&random, 2 * (uint64_t)guarded_every - 1);
     lock_drop(&lock);
     /* Adds, so that calls which were counted meanwhile are not lost. */
     int32_t left = atomic_fetch_add_explicit(&turns[class], turn, memory_order_relaxed);

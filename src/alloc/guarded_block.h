@@ -18,9 +18,9 @@
  *
  * Before guarded_begin(), a call costs nothing: the fast paths do not know of guarded blocks, and a
  * slow path reads one variable. Afterwards, the lists of a heap keep no freed blocks (`warm` in
- * heap.h), so that each list is soon empty. Malloc then takes its slow path, which decides whether
- * the next block is guarded. In the hardened build, every call decides, because each one goes
- * through its checks.
+ * heap.h) and get at most N blocks, so that each list is soon empty. Malloc then takes its slow
+ * path, which decides whether the next block is guarded. In the hardened build, every call decides,
+ * because each one goes through its checks.
  *
  * Any thread may call any function. The lock of this module is taken after any other.
  */
@@ -56,11 +56,16 @@ static inline bool guarded_has(const void *p)
  * initialised. */
 void guarded_begin(uint32_t every);
 
+/* Called when the library that contains this allocator is closed. If the handler of SIGSEGV is
+ * still that of guarded_begin(), sets the former one again. If that has gone with its library, sets
+ * the default action. */
+void guarded_end(void);
+
 /* Reads one stack, because the first reading may load a library. Stacks are read from then on.
  * Called before main, when libc is initialised. Does nothing if no block is guarded. */
 void guarded_prepare_stacks(void);
 
-/* Counts `count` calls of malloc for blocks of a class. */
+/* Counts `count` calls of malloc for blocks of a class, guarded blocks included. */
 void guarded_count(unsigned class, uint32_t count);
 
 /* Returns a guarded block, as guarded_allocate() does, if enough calls were counted for the class

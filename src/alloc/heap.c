@@ -71,18 +71,13 @@ static uint32_t fold(struct slab *slab)
     return live;
 }
 
-/* Makes the current slab, which has no free block left, FULL (remote.h). Sets `until` to an eighth
- * of the slab's blocks: after that many local frees, heap_event() parks the slab. Returns false if
- * blocks were posted to the slab meanwhile. The slab then stays current. */
+/* Makes the current slab, which has no free block left, FULL (remote.h). After an eighth of its
+ * blocks were freed by the owner, heap_event() parks the slab. Returns false if blocks were posted
+ * to the slab meanwhile. The slab then stays current. */
 static bool put_aside(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
-    uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed);
-    uint32_t until = slab->capacity / 8 < live ? slab->capacity / 8 : live;
-    if (until == 0)
-        until = 1;
-    atomic_store_explicit(&slab->rest, live - until, memory_order_relaxed);
-    atomic_store_explicit(&slab->until, until, memory_order_relaxed);
+    slab_divide_live(slab, atomic_load_explicit(&slab->until, memory_order_relaxed));
     remote_set_state(slab, REMOTE_FULL);
     bool aside = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)) == 0;
     if (aside) {
@@ -285,8 +280,11 @@ static void *refill(struct heap *heap, unsigned class)
 {
     if (class <= HEAP_LENT_CLASS_MAX)
         heap->lent[class] = HEAP_LENT_MOST;
-    if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
+    if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0)) {
         purge_look();
+        /* The next detour then counts an epoch that the heap waits (heap_trim.h). */
+        heap->trim.due |= heap->trim.wait > 0 && heap->trim.epoch != purge_epoch();
+    }
     /* From now on the list keeps freed blocks, unless blocks are guarded (guarded_block.h). */
     heap->warm |= guarded_is_on() ? 0 : UINT64_C(1) << class;
     heap_set_room(heap, class, 0);
@@ -383,6 +381,8 @@ void heap_event(struct heap *heap, struct slab *slab)
         if (!over)
             slab_list_add(&heap->partial[class], slab);
         heap_trim_parked(heap, slab, !over);
+    } else if (live > 0) { /* an eighth was freed since the last look (heap_trim.h) */
+        heap_trim_parked(heap, slab, true);
     }
     lock_drop(&heap->lock);
     if (over) {

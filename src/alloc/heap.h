@@ -19,9 +19,9 @@
  * after 16 KiB of borrowed blocks, or when the region has a second chunk. Until then the heap does
  * not use the slabs of class c that it inherited from an ended thread.
  *
- * When a thread ends, its heap becomes idle and keeps its slabs. The next thread that begins takes
- * over the whole heap. Until then, other heaps take slabs from the idle heap before they make new
- * slabs.
+ * When a thread ends, its heap keeps its slabs and its lists. The heap becomes idle when another
+ * thread ends, or at a sweep. The next thread that begins takes over the whole heap. Other heaps
+ * take slabs from idle heaps before they make new slabs.
  *
  * Heaps are never unmapped. A thread that has read a slab's owner may therefore take the owner's
  * lock, and then check that the slab still has this owner. Locks are taken in this order: the list
@@ -71,7 +71,7 @@ struct heap_trim {
     uint64_t ticks;        /* when `detours` was last raised */
     uint64_t cooled_ticks; /* when detour.c last called heap_cool() */
     uint32_t detours;      /* detours that the thread may still make */
-    uint32_t parked;       /* slices parked since the last look */
+    uint32_t parked;       /* slices: see heap_trim_parked() */
     uint32_t epoch;        /* purge_epoch() at the last heap_trim() */
     uint16_t wait;         /* epochs until the next look */
     uint8_t fruitless;     /* looks in a row that gave back little */
@@ -132,7 +132,8 @@ static inline int32_t heap_hot(unsigned class)
 }
 
 /* (owner only) Handles a slab whose `until` has reached 0: parks it, keeps it as the one empty slab
- * of its class, or gives its run back. Does nothing if lock_is_unsafe(). */
+ * of its class, gives its run back, or counts it for the next look. Does nothing if
+ * lock_is_unsafe(). */
 void heap_event(struct heap *heap, struct slab *slab);
 
 /* (owner only) Like heap_free(), for a block that the heap's list has no room for. heap_free() has
@@ -347,7 +348,9 @@ bool heap_claim(uint32_t *list, struct slab *slab, bool is_empty);
 
 enum { HEAP_TRIM_SLICES = 64 }; /* 1 MiB: with more of them parked or kept, a look is due */
 
-/* (owner only) Counts that a slab was parked, or that a parked or full slab has ended. */
+/* (owner only) Counts the slices of a slab that was parked, or of a parked slab of which an eighth
+ * was freed since the last look, if `parked`. Otherwise subtracts those of a parked or full slab
+ * that has ended. The count begins anew with each heap_trim(). */
 static inline void heap_trim_parked(struct heap *heap, const struct slab *slab, bool parked)
 {
     uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);

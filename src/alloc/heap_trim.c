@@ -61,6 +61,20 @@ static void look_at(struct slab *slab, struct look *look)
     slab->seen = mark | SEEN_TRIMMED;
 }
 
+/* Called after a look at a parked slab with live blocks. heap_event() then counts the slab when an
+ * eighth of its blocks were freed after the look, so that a heap without such slabs makes no
+ * further look. Another thread that posts a block meanwhile may read too many live blocks. It then
+ * posts without the heap's lock, even if the block is the last one. The caller therefore has to
+ * check afterwards whether all live blocks are posted. */
+static void watch(struct slab *slab)
+{
+    if (atomic_load_explicit(&slab->rest, memory_order_relaxed) != 0)
+        return; /* it is watched since an earlier look */
+    slab_divide_live(slab, slab_live(slab));
+    if (atomic_load_explicit(&slab->rest, memory_order_relaxed) != 0)
+        remote_look_again(slab);
+}
+
 /* Looks at the parked slabs of a class, except for the first `keep`. */
 static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, struct look *look)
 {
@@ -82,6 +96,8 @@ static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, stru
             heap_claim(list, slab, true);
         } else {
             look_at(slab, look);
+            watch(slab);
+            heap_claim(list, slab, remote_has_all(slab));
         }
         look->is_over = !look->at_once && ticks_now() - look->began_ticks > LOOK_TICKS;
     }
@@ -151,12 +167,14 @@ void heap_trim(struct heap *heap, bool is_quiet)
     trim->epoch = epoch;
     if (is_quiet)
         heap_collect(heap);
+    uint32_t parked = trim->parked;
+    trim->parked = 0;
     if (!is_quiet && trim->wait > 0) {
         trim->wait--;
-        trim->due = false;
+        /* The thread may soon be quiet. It then finds what was freed during the wait. */
+        trim->due = trim->wait == 0 || parked > HEAP_TRIM_SLICES;
         return;
     }
-    trim->parked = 0;
     struct look look = {.trims = is_quiet || trim->large_debt};
     look_at_slabs(heap, &look);
     trim->due = look.pending || look.is_over || look.given > 0;

@@ -3,7 +3,10 @@
  * The page heap gives back the runs that are not in use (purge.h). A heap keeps more than that:
  * slabs with few live blocks, one empty slab of each class, runs, and lists of free blocks. Only
  * the heap's own thread may touch these. So it looks at them itself, at most once in each epoch of
- * purge.h: when it reaches a slow path and there may be something to give back.
+ * purge.h: when it reaches a slow path and there may be something to give back. That is so if the
+ * last look left something for the next one, or if more than HEAP_TRIM_SLICES slices were parked
+ * since. A parked slab counts again when an eighth of its blocks, at least one, were freed after a
+ * look (slab.h). A block that another thread frees does not count.
  *
  * A parked slab is trimmed (slab_trim.h) if
  *
@@ -13,7 +16,9 @@
  *     there was much to give back at the last look, or the thread allocates rarely
  *
  * After the third look in a row that gave back little, the heap waits before it looks again: first
- * for 1 epoch, then for 3, 7, … 63 epochs.
+ * for 1 epoch, then for 3, 7, … 63 epochs. An epoch counts if the thread makes a detour after it
+ * (detour.h): because there may be something to give back, or because of one of the thread's next
+ * 256 refills. A thread that allocates rarely does not wait.
  */
 #ifndef CAIRN_ALLOC_HEAP_TRIM_H
 #define CAIRN_ALLOC_HEAP_TRIM_H

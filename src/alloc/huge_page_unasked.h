@@ -11,7 +11,7 @@
  * Without huge_page_may_ask(), the setting stays unknown, and only the chunks below 8 MiB are
  * advised. With CAIRN_HUGE_PAGES=1 no chunk is advised, and with CAIRN_HUGE_PAGES=0 every chunk is.
  *
- * The caller of every function holds the page heap's lock.
+ * The caller of every function holds the page heap's lock, except for huge_page_may_ask().
  */
 #ifndef CAIRN_ALLOC_HUGE_PAGE_UNASKED_H
 #define CAIRN_ALLOC_HUGE_PAGE_UNASKED_H

@@ -3,6 +3,7 @@
 #include "alloc/block_map.h"
 #include "alloc/hardening.h"
 #include "alloc/huge_page_collapse.h"
+#include "alloc/huge_page_unasked.h"
 #include "alloc/large_guard.h"
 #include "alloc/purge.h"
 #include "alloc/site.h"
@@ -143,18 +144,25 @@ void *large_move(struct slab *slab, size_t size)
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
 
-/* Gives slices back. The slices of a moved block are first renewed (os_renew()), so that they
- * become part of the mapping around them. The kernel refuses that for locked memory, for example.
- * The slices then stay idle if all of them are still mapped, and are lost otherwise. `emptied` says
- * that no page of them is resident. */
-static void release(bool moved, bool emptied, size_t index, size_t slices)
+/* Returns whether a range is known to be mapped. A sandbox may kill the process for asking. */
+static bool is_mapped(void *start, size_t bytes)
 {
     size_t resident;
+    return huge_page_may_ask != NULL && huge_page_may_ask() &&
+           os_count_resident(start, bytes, &resident);
+}
+
+/* Gives slices back. The slices of a moved block are first renewed (os_renew()), so that they
+ * become part of the mapping around them. The kernel refuses that for locked memory, for example.
+ * The slices then stay idle if all of them are known to be still mapped, and are lost otherwise.
+ * `emptied` says that no page of them is resident. */
+static void release(bool moved, bool emptied, size_t index, size_t slices)
+{
     void *start = region_address(index);
     bool renewed = moved && os_renew(start, slices << SLICE_SHIFT);
     if (renewed || (emptied && !moved))
         page_heap_free_clean(index, slices, renewed);
-    else if (!moved || (may_move() && os_count_resident(start, slices << SLICE_SHIFT, &resident)))
+    else if (!moved || is_mapped(start, slices << SLICE_SHIFT))
         purge_free(index, slices);
     else
         lose(index, slices);

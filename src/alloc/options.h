@@ -6,10 +6,11 @@
  *     CAIRN_STATS=prometheus     writes them in Prometheus' text format
  *     CAIRN_SITES=1              adds to the JSON the large blocks of each call site (site.h)
  *     CAIRN_BIG_CACHE=sites      keeps free runs of large blocks by call site (big_cache.h); has no
- *                                effect in libcairn-hardened
+ *                                effect in libcairn-hardened, or with CAIRN_BACKGROUND=1
  *     CAIRN_LIMIT=SIZE           limits the memory that is handed out: bytes, or with K, M, G or T
  *     CAIRN_HUGE_PAGES=0         never asks for huge pages
- *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they come slowly (huge_page_timing.h)
+ *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they come slowly (huge_page_timing.h),
+ *                                and even if the program's buffers are sparse
  *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
  *     CAIRN_POLICY=frozen        learns nothing of the program (learning_control.h)

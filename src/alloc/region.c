@@ -231,9 +231,11 @@ size_t region_grow_aligned(size_t chunks, size_t unit)
 size_t region_record_bytes(void)
 {
     uintptr_t slice_records = region.base - REGION_SLICE_SPAN;
-    return region.base == 0 ? 0
-                            : slice_records_end - slice_records +
-                                  (chunk_records_end - (slice_records - REGION_CHUNK_SPAN));
+    uintptr_t chunk_records = slice_records - REGION_CHUNK_SPAN;
+    uintptr_t map = region.base - REGION_MAP_DISTANCE;
+    if (region.base == 0)
+        return 0;
+    return slice_records_end - slice_records + chunk_records_end - chunk_records + map_end - map;
 }
 
 void region_check(void)

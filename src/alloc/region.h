@@ -109,7 +109,8 @@ size_t region_grow(size_t chunks, size_t *got);
  * must not be empty. */
 size_t region_grow_aligned(size_t chunks, size_t unit);
 
-/* Returns the bytes of address space that are mapped for records. The caller holds the page heap's
+/* Returns the bytes of address space that are mapped for records, and for the block map of the
+ * hardened build. The caller holds the page heap's
  * lock. */
 size_t region_record_bytes(void);
 

@@ -22,8 +22,8 @@
  * The long run is the run of more than 64 slices that was freed last. Programs that free a buffer
  * of one or two megabytes often request another of similar size soon. Such a program gets the same
  * memory again, which is probably still in this processor's caches. No part of the run is cut off
- * and placed elsewhere, so free memory does not fragment. A part that the new block does not use
- * stays resident, as it was when the program used it.
+ * and placed elsewhere, so free memory does not fragment. If the new block is shorter, the rest of
+ * the run stays resident and unused.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -56,7 +56,8 @@ struct run_cache {
     uint32_t evicted;  /* length of the run evicted last */
     uint32_t long_run; /* slice index of the long run; 0: none */
 
-    /* Estimate of the slices of long runs in use that the program did not request. */
+    /* Estimate of the slices of long runs in use that the program did not request. It is too high
+     * if other threads free such runs, until all kept runs are given back. */
     uint32_t long_slack;
 
     uint32_t slack_shift;                  /* SLACK_QUARTER or SLACK_HALF */

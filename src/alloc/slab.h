@@ -14,7 +14,7 @@
  *     bound == carved * step(class), where step(class) == inverse * size_class_bytes(class) - 2^32,
  *         or bound == 0 while OS pages of the slab are away (slab_trim.h)
  *     carved <= capacity; if `zero`, the blocks that are not carved were never touched
- *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
+ *     rest == 0, unless the state is FULL or PARKED
  *
  * A local free first writes `free` and then decrements `until`. A thread that holds the lock of the
  * slab's heap, while no thread allocates from the slab, therefore reads a slab_live() that is exact
@@ -22,9 +22,13 @@
  * moments, and their sum is only a hint.
  *
  * `until` is the only counter that a local free changes, whatever the state of the slab is. When
- * `until` reaches 0, the owner calls heap_event(). For a FULL slab this happens after an eighth of
- * its blocks, at least one, were freed. The owner then parks the slab, and can allocate from it
- * again. For any other slab it happens when all blocks are free.
+ * `until` reaches 0, the owner calls heap_event(). This happens after an eighth of the slab's
+ * blocks, at least one, were freed
+ *
+ *     since the slab became FULL: the owner then parks it, and can allocate from it again
+ *     since the last look at a PARKED slab (heap_trim.h): there may be something to give back
+ *
+ * and, for any slab, when all blocks are free.
  *
  * A free block holds a pointer to the next one, and a key that marks it as free.
  */
@@ -178,6 +182,18 @@ static inline uint32_t slab_live(struct slab *slab)
 {
     return atomic_load_explicit(&slab->until, memory_order_acquire) +
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
+}
+
+/* Divides the `live` blocks of a slab, one or more, between `until` and `rest`, so that `until`
+ * reaches 0 after an eighth of the slab's blocks, at least one, were freed. The caller holds the
+ * lock of the slab's heap. A thread without the lock may meanwhile read too many live blocks. */
+static inline void slab_divide_live(struct slab *slab, uint32_t live)
+{
+    uint32_t until = slab->capacity / 8 < live ? slab->capacity / 8 : live;
+    if (until == 0)
+        until = 1;
+    atomic_store_explicit(&slab->rest, live - until, memory_order_relaxed);
+    atomic_store_explicit(&slab->until, until, memory_order_release);
 }
 
 /* (owner only) Carves blocks and links them in address order. The blocks count as live. Returns the

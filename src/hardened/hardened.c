@@ -180,6 +180,11 @@ void *hardened_aligned(size_t alignment, size_t size, const void *caller)
         bool zero;
         return allocate_large(size, alignment, &zero, caller);
     }
+    if (guarded_is_on()) {
+        void *guarded = malloc_guarded(class, (size + alignment - 1) & ~(alignment - 1));
+        if (guarded != NULL)
+            return guarded;
+    }
     void *block = alloc_aligned_slow(alignment, small_room(size), caller);
     return block == NULL ? NULL : issue_aligned(block, class, size);
 }

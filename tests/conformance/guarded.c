@@ -3,6 +3,7 @@
  *     guarded KIND SIZE
  *
  *     none     no misuse
+ *     aligned  no misuse; the blocks are aligned to 64 bytes
  *     read     reads a freed block
  *     write    writes to a freed block
  *     over     writes one byte beyond the end of a block, and frees the block
@@ -42,7 +43,7 @@ static bool is(const char *other)
 __attribute__((noinline)) void allocates(void);
 void allocates(void)
 {
-    held = malloc(size);
+    held = is("aligned") ? aligned_alloc(64, size) : malloc(size);
 }
 
 __attribute__((noinline)) void frees(void);
@@ -119,11 +120,12 @@ int main(int argc, char **argv)
             continue;
         }
         guarded++;
-        require_that((uintptr_t)p % 16 == 0 && malloc_usable_size(p) >= size);
+        require_that((uintptr_t)p % (is("aligned") ? 64 : 16) == 0);
+        require_that(malloc_usable_size(p) >= size);
         memset(p, 0x5a, size);
         p = is("none") && i % 3 == 0 ? realloc(p, size) : p;
         require_that(((unsigned char *)p)[size - 1] == 0x5a);
-        if (is_guarded(p, large))
+        if (is_guarded(p, large) && !is("aligned"))
             misuse(p);
         else
             free(p);

@@ -7,6 +7,13 @@
 
 enum { BLOCK = 1000, BLOCKS = 48 * 1024, KEPT = 4000, BATCH = 500 };
 
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 int main(void)
 {
     static char *blocks[BLOCKS];
@@ -19,8 +26,8 @@ int main(void)
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
     long before = status_kb("VmRSS:");
-    time_t start = time(NULL);
-    while (time(NULL) < start + 2)
+    double start = now_s();
+    while (now_s() < start + 2)
         for (int round = 0; round < 100; round++) {
             size_t first = draw_below(&state, KEPT);
             for (size_t i = 0; i < BATCH; i++) {

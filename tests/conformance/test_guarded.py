@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MODES, Ended, Program
+from .conftest import MODES, Ended, Library, Program
 
 COUNT = 100_000
 """The number of blocks that guarded.c allocates."""
@@ -29,12 +29,26 @@ def guarded(request: pytest.FixtureRequest, build: str) -> Callable[[str], Progr
 
 @BUILDS
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("every", "size"), [(100, 100), (1000, 24), (100, 4000)])
+@pytest.mark.parametrize(
+    ("every", "size", "kind"),
+    [
+        (100, 100, "none"),
+        (1000, 24, "none"),
+        (100, 4000, "none"),
+        (1, 24, "none"),
+        (10, 64, "aligned"),
+        (100, 128, "aligned"),
+    ],
+)
 def test_one_in_so_many_blocks_is_guarded(
-    guarded: Callable[[str], Program], mode: str, every: int, size: int
+    guarded: Callable[[str], Program], mode: str, every: int, size: int, kind: str
 ) -> None:
-    count = int(guarded(mode).succeed("none", size, CAIRN_GUARDED=str(every)))
-    # The number of blocks until the next guarded one is random, from 1 to 2 N. Its standard
+    """If N is less than the length of a list, far fewer blocks were guarded.
+
+    The hardened build guarded no block with an alignment.
+    """
+    count = int(guarded(mode).succeed(kind, size, CAIRN_GUARDED=str(every)))
+    # The number of blocks until the next guarded one is random, from 1 to 2 N - 1. Its standard
     # deviation is 0.58 N. So the count has a standard deviation of 0.58 times the root of its mean.
     mean = COUNT / every
     assert abs(count - mean) <= 5 * 0.58 * mean**0.5 + 0.05 * mean
@@ -198,6 +212,23 @@ def test_a_stack_that_is_too_long_for_its_line_is_cut(
     assert [len(line) for line in stacks] == [1023, 1023]
     # A line has room for three or four frames, by the length of the paths.
     assert all(line.count(f"{named.name}+0x") >= 3 and line.endswith("\n") for line in stacks)
+
+
+@pytest.mark.parametrize("words", [(), ("HANDLER",)], ids=["default", "handler"])
+def test_a_library_that_is_closed_leaves_no_handler_behind(
+    library: Library, compiled_here: Callable[..., Path], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """The handler of a closed library with the archive was called at the program's next fault.
+
+    The second library has found the handler of the first one, which is closed first.
+    """
+    first = compiled_here("plugin.c", "-DWITH_CAIRN_ITSELF", library.archive, "-shared", "-fPIC")
+    second = tmp_path / "second.so"
+    shutil.copy(first, second)
+    run = Program(compiled_here("closes.c"), None)
+    left = "before\n" if words else "default\n"
+    assert run.succeed(*words, first, CAIRN_GUARDED="100") == left
+    assert run.succeed(*words, first, second, CAIRN_GUARDED="100") == "default\n"
 
 
 @pytest.mark.parametrize("build", ["program", "hardened"])

@@ -227,6 +227,19 @@ def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     assert after <= 16 << 10
 
 
+def memory_of_a_burst(burst: Program, block: int, each: int, doing: str) -> tuple[int, int, int]:
+    """Returns the memory before and after the 2 seconds of burst_then_little.c, and that in use.
+
+    If the machine stalls for a part of the 2 seconds, the program does less in them. So one of two
+    runs has to keep the bound of the memory after them.
+    """
+    for _ in range(2):
+        before, after, needed = map(int, burst.succeed(block, each, doing).split())
+        if after <= 1.3 * needed + 2048:
+            break
+    return before, after, needed
+
+
 @pytest.mark.plain("keeps the canaries of its free blocks")
 @archive_later
 @pytest.mark.parametrize(
@@ -244,13 +257,10 @@ def test_a_burst_is_returned_although_the_program_then_does_little(
 ) -> None:
     """Within 2 seconds, the memory falls to 1.3 times the OS pages in use plus 2 MiB.
 
-    This bound is a goal of the design. If the machine stalls for a part of the 2 seconds, the
-    program does less in them, so one of two runs has to keep the bound.
+    This bound is a goal of the design.
     """
     burst = program("burst_then_little.c", mode)
-    before, after, needed = map(int, burst.succeed(block, each, doing).split())
-    if after > 1.3 * needed + 2048:
-        before, after, needed = map(int, burst.succeed(block, each, doing).split())
+    before, after, needed = memory_of_a_burst(burst, block, each, doing)
     assert before > 40 << 10
     assert after <= 1.3 * needed + 2048
 
@@ -259,7 +269,7 @@ def test_a_burst_is_returned_although_the_program_then_does_little(
 @archive_later
 def test_a_half_freed_class_keeps_half(program: Callable[..., Program], mode: str) -> None:
     burst = program("burst_then_little.c", mode)
-    before, after, needed = map(int, burst.succeed(4096, 2, "pairs").split())
+    before, after, needed = memory_of_a_burst(burst, 4096, 2, "pairs")
     assert before > 48 << 10
     assert needed <= 26 << 10 and after <= 1.3 * needed + 2048
 
@@ -333,19 +343,25 @@ def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) 
 def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
     program: Callable[..., Program], mode: str
 ) -> None:
+    """If the machine stalls, an epoch may end within a turn of the program.
+
+    The allocator then returns the memory that was idle during the epoch, and keeps less. So one of
+    two runs has to keep more memory than without learning.
+    """
     fill = program("fill_and_empty.c", mode)
-    learning, frozen = (
-        fill("swings", CAIRN_TRACE="1"),
-        fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen"),
-    )
-    learnt, held, purged, _ = map(int, learning.out.split())
+    for _ in range(2):
+        learning = fill("swings", CAIRN_TRACE="1")
+        frozen = fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen")
+        learnt, held, purged, _ = map(int, learning.out.split())
+        frozen_learnt, frozen_held, all_purged, _ = map(int, frozen.out.split())
+        if held > 128 * MIB and all_purged > 2 * purged:
+            break
     assert learnt >= 1 and held > 128 * MIB
     told = [
         line for line in learning.err.splitlines() if line.startswith("cairn: idle memory kept")
     ]
     assert len(told) >= 1 and told[0].endswith(f": {128 * MIB} -> {told[0].rpartition(' ')[2]}")
-    learnt, held, all_purged, _ = map(int, frozen.out.split())
-    assert learnt == 0 and held == 128 * MIB and frozen.err == ""
+    assert frozen_learnt == 0 and frozen_held == 128 * MIB and frozen.err == ""
     assert all_purged > 2 * purged
 
 

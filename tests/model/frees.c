@@ -11,6 +11,7 @@
  *     c         collects: returns the blocks that the thread keeps ready to their slabs
  *     e         acquires a heap that has to be empty, and releases it
  *     s         sweeps all heaps
+ *     l         looks at the thread's parked slabs (heap_trim.h), and trims none of them
  *     F         forks: goes on as the child, in which no other thread exists
  *     U         forks without fork handlers, so that a thread that the child lacks may hold a lock
  *     H         forks without fork handlers in a signal handler of thread A: the child goes on with
@@ -23,6 +24,8 @@
 #include "stubs.h"
 
 #include "../unit/test.h"
+#include "alloc/heap_trim.h"
+#include "alloc/purge.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -182,6 +185,14 @@ static void release_empty(struct heap *heap)
     heap_release(heap);
 }
 
+/* Looks for the first time in an epoch. The heap does not wait after earlier looks. */
+static void look(struct heap *heap)
+{
+    heap->trim.epoch = purge_epoch() - 1;
+    heap->trim.wait = 0;
+    heap_trim(heap, false);
+}
+
 static void body(unsigned self)
 {
     for (const char *script = row->scripts[self]; *script != '\0'; script++) {
@@ -209,6 +220,9 @@ static void body(unsigned self)
             break;
         case 's':
             heap_sweep();
+            break;
+        case 'l':
+            look(thread_heap);
             break;
         case 'F':
             fork_thread(self);
@@ -619,6 +633,18 @@ TEST(two_slabs_of_one_heap)
     EXPLORE({TWO_PARKED, 1, {"f0g0"}}, {TWO_PARKED, 1, {"", "f0", "g0"}},
             {TWO_PARKED, 1, {"m", "f0", "g0"}}, {TWO_PARKED, 1, {"x", "f0", "g0"}},
             {TWO_PARKED, 2, {"f0g0", "f1", "g1"}});
+}
+
+TEST(looks_during_remote_frees)
+{
+    EXPLORE({PARKED, 2, {"l", "f0f1"}}, {PARKED, 3, {"l", "f0", "f1f2"}},
+            {PARKED_BY_POST, 3, {"l", "f0", "f1f2"}}, {PARKED, 3, {"ll", "f0", "f1f2"}},
+            {PARKED, 3, {"lf0", "f1f2"}}, {PARKED, 3, {"lf0l", "f1", "f2"}},
+            {PARKED, 4, {"lf0f1", "f2f3"}}, {PARKED, 3, {"lm", "f0f1f2"}},
+            {PARKED, 3, {"lx", "f0", "f1f2"}}, {PARKED, 3, {"l", "f0f1f2", "s"}},
+            {TWO_PARKED, 2, {"l", "f0g0", "f1g1"}}, {PARKED_8, 4, {"l", "f0f1f2f3"}},
+            {PARKED, 2, {"l", "f0", "Ff1"}}, {PARKED, 2, {"l", "f0", "Uf1"}},
+            {PARKED, 3, {"lf0", "Hmf1", "f2"}});
 }
 
 TEST(a_fork_during_all_operations)

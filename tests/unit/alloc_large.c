@@ -5,6 +5,7 @@
 #include "alloc/alloc.h"
 #include "alloc/chunk.h"
 #include "alloc/huge_page_timing.h"
+#include "alloc/huge_page_unasked.h"
 #include "alloc/page_heap.h"
 #include "alloc/stats.h"
 #include "alloc_os.h"
@@ -244,10 +245,19 @@ TEST(memory_of_a_moved_block_that_was_unmapped_is_not_handed_out_again)
     fake_os.losing = false;
 }
 
+static bool yes(void)
+{
+    return true;
+}
+
 /* The kernel refuses a new mapping of locked memory at its limit, and leaves the memory mapped. */
 TEST(memory_of_a_moved_block_that_stays_mapped_is_reused)
 {
+    unsigned before = fake_os.counts;
+    huge_page_may_ask = yes;
     check_refused_renewal(0);
+    huge_page_may_ask = NULL;
+    CHECK(fake_os.counts == before + 1);
 }
 
 static bool others_got_memory;
@@ -338,6 +348,25 @@ TEST(memory_that_is_mapped_anew_after_a_refusal_has_no_request_for_its_pages)
     alloc_free(block);
     heap_collect(thread_own_heap());
     page_heap_check();
+}
+
+static bool no(void)
+{
+    return false;
+}
+
+/* A sandbox may kill the process for mincore(2), which was once called here: with the archive,
+ * which sets no huge_page_may_ask(), and in a sandbox with CAIRN_MOVE=1. */
+TEST(memory_of_a_moved_block_is_not_looked_at_if_a_sandbox_may_forbid_it)
+{
+    unsigned before = fake_os.counts;
+    check_refused_renewal(4 * MIB / SLICE_BYTES);
+    huge_page_may_ask = no;
+    large_may_move = yes;
+    check_refused_renewal(4 * MIB / SLICE_BYTES);
+    huge_page_may_ask = NULL;
+    large_may_move = NULL;
+    CHECK(fake_os.counts == before);
 }
 
 int main(int argc, char **argv)

@@ -94,6 +94,7 @@ static struct {
     bool refuses_collapse;
     bool gives_unasked;  /* the result of os_gives_huge_pages_unasked() */
     bool refuses_counts; /* refuses os_count_resident() */
+    unsigned counts;     /* number of calls of os_count_resident() */
 } fake_os;
 
 size_t os_page_bytes(void);
@@ -282,6 +283,7 @@ bool os_gives_huge_pages_unasked(void)
 bool os_count_resident(void *start, size_t bytes, size_t *pages)
 {
     fake_expect_ours(start, bytes);
+    fake_os.counts++;
     size_t all = bytes / os_page_bytes();
     bool mapped = real_count_resident(start, bytes, pages);
     *pages = fake_os.resident_of_512 == 0 ? all : all * fake_os.resident_of_512 / 512;

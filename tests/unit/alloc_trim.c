@@ -290,15 +290,71 @@ TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
         drop(i);
 }
 
+/* After the looks that followed the first step nothing made the thread look again, because a parked
+ * slab was noticed only when it became empty. The memory of the second step was then never
+ * returned. */
+TEST(memory_that_a_thread_frees_in_two_steps_goes_back_after_each)
+{
+    enum { COUNT = 8192, BYTES = 4096 }; /* 2,048 slabs of four blocks */
+    if (CAIRN_HARDENED || os_page_bytes() != 4096)
+        return;
+    for (size_t i = 0; i < COUNT; i++)
+        take(i, BYTES);
+    size_t before = purged();
+    for (size_t i = 0; i < COUNT; i += 4)
+        drop(i);
+    do_little(1500);
+    CHECK(purged() - before > (size_t)7 << 20); /* of 8 MiB */
+
+    before = purged();
+    for (size_t i = 0; i < COUNT; i++)
+        if (i % 4 == 1 || i % 4 == 2)
+            drop(i);
+    do_little(1500);
+    CHECK(purged() - before > (size_t)15 << 20); /* of 16 MiB */
+    heap_check(own());
+    for (size_t i = 3; i < COUNT; i += 4)
+        drop(i);
+    heap_check(own());
+}
+
+/* Other threads post blocks while the owner's looks change what `until` of a slab counts. No slab
+ * may then stay behind whose blocks are all posted. */
+static void *free_every_second(void *unused)
+{
+    for (size_t i = 1; i < 4096; i += 2)
+        drop(i);
+    return unused;
+}
+
+TEST(looks_do_not_strand_a_slab_that_another_thread_empties)
+{
+    for (unsigned round = 0; round < 5; round++) {
+        for (size_t i = 0; i < 4096; i++)
+            take(i, 2000);
+        for (size_t i = 0; i < 4096; i += 2)
+            drop(i);
+        heap_cool(own());
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, free_every_second, NULL) == 0);
+        for (unsigned look = 0; look < 50; look++)
+            heap_trim_all(own());
+        pthread_join(thread, NULL);
+        heap_check(own());
+        heap_collect(own());
+        heap_check(own());
+    }
+}
+
 /* Lets the heap look for memory to give back, as at the first operation of an epoch. Returns
  * whether it looked. */
 static bool looks(void)
 {
     struct heap_trim *trim = &own()->trim;
     trim->epoch = purge_epoch() - 1;
-    trim->parked = 1;
+    trim->reopened[0] = 2;
     heap_trim(own(), false);
-    return trim->parked == 0;
+    return trim->reopened[0] == 1; /* each look halves it */
 }
 
 TEST(after_looks_in_vain_a_heap_looks_less_often_but_does_not_stop)
@@ -313,6 +369,35 @@ TEST(after_looks_in_vain_a_heap_looks_less_often_but_does_not_stop)
             CHECK(!looks());
         CHECK(looks());
     }
+}
+
+/* A heap that waited made no further detour, and only a detour counted the wait. */
+TEST(a_heap_that_waits_counts_the_wait_and_notices_what_is_freed_meanwhile)
+{
+    alloc_free(alloc_malloc(100)); /* the thread has a heap from now on */
+    struct heap_trim *trim = &own()->trim;
+    trim->wait = 3;
+    trim->parked = HEAP_TRIM_SLICES + 1;
+    CHECK(!looks() && trim->due && trim->wait == 2);
+    CHECK(!looks() && !trim->due && trim->wait == 1);
+    CHECK(!looks() && trim->due && trim->wait == 0);
+    CHECK(looks());
+
+    if (CAIRN_HARDENED)
+        return;
+    heap_collect(own());
+    /* Idle memory would cause detours, too. */
+    for (int i = 0; i < 4 && purge_is_due(); i++)
+        do_little(300);
+    trim->due = false;
+    trim->wait = 3;
+    uint32_t epoch = trim->epoch = purge_epoch() - 1;
+    for (size_t i = 0; i < 5000; i++)
+        take(i, 3000); /* more than 256 refills */
+    do_little(20);
+    CHECK(trim->epoch != epoch);
+    for (size_t i = 0; i < 5000; i++)
+        drop(i);
 }
 
 int main(int argc, char **argv)
