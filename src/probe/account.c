@@ -116,6 +116,16 @@ static struct reading read_end(struct thread_state *me)
     return end;
 }
 
+/* Adds `copies` to a bucket. A full bucket stays at UINT32_MAX. */
+static void note_bucket(uint32_t *bucket, uint64_t copies)
+{
+    uint32_t old = __atomic_load_n(bucket, __ATOMIC_RELAXED), new;
+    do {
+        new = copies < UINT32_MAX - old ? old + (uint32_t)copies : UINT32_MAX;
+    } while (
+        !__atomic_compare_exchange_n(bucket, &old, new, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
 /* Adds the time of an operation to one of the three totals of its path (struct profile_times).
  * There is a total for operations that lost the processor, one for operations timed alone, and one
  * for all others. */
@@ -144,7 +154,7 @@ static void note_times(struct thread_state *me, struct profile_times *times, str
         session_add(&times->kernel, copies);
         session_add(&times->kernel_ticks, copies * me->kernel_ticks);
     }
-    __atomic_fetch_add(&times->buckets[profile_bucket(taken)], (uint32_t)copies, __ATOMIC_RELAXED);
+    note_bucket(&times->buckets[profile_bucket(taken)], copies);
 }
 
 static void note_faults(struct thread_state *me, struct profile_times *times, uint64_t copies)

@@ -96,10 +96,7 @@ uint64_t direct_now_ns(void)
 
 long direct_move_up(long fd)
 {
-    enum { HIGH = 700 };
-    long high = direct_try(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH, 0, 0, 0);
-    if (direct_failed(high))
-        return fd;
+    long high = direct_try(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DIRECT_HIGH, 0, 0, 0);
     direct_try(SYS_close, fd, 0, 0, 0, 0, 0);
-    return high;
+    return high == -EINVAL ? -EMFILE : high; /* EINVAL: the limit is below DIRECT_HIGH */
 }

@@ -63,8 +63,12 @@ uint64_t direct_read_ns(clockid_t clock);
  * as one of the allocator. */
 uint64_t direct_now_ns(void);
 
-/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
- * there. Returns the new descriptor, or `fd` if it cannot be moved. */
+/* The lowest number of a descriptor that direct_move_up() returns. Programs seldom have files of
+ * their own there. */
+enum { DIRECT_HIGH = 700 };
+
+/* Moves a descriptor to a number of DIRECT_HIGH or more. If no such number is free, closes the
+ * descriptor and returns -EMFILE, because the program needs the lower numbers. */
 long direct_move_up(long fd);
 
 static inline long direct_call0(long number)

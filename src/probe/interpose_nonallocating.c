@@ -172,9 +172,11 @@ INTERPOSED int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
         return next.pthread_create(thread, attributes, run, argument);
     start->run = run;
     start->argument = argument;
-    session_thread_comes();
+    uint64_t live = session_thread_comes();
     int error = next.pthread_create(thread, attributes, run_thread, start);
-    if (error != 0) {
+    if (error == 0) {
+        session_thread_came(live);
+    } else {
         session_thread_stays_away();
         start_drop(start);
     }

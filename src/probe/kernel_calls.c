@@ -412,7 +412,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
                                              .frame = (uintptr_t)registers[REG_RBP]});
         return;
     }
-    if (info->si_code != SYS_USER_DISPATCH) {
+    if (info->si_code != SYS_USER_DISPATCH || thread_state.yielded) {
         pass_to_program(signal, info, given);
         return;
     }
@@ -463,7 +463,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
 
 void kernel_calls_arm(struct thread_state *me)
 {
-    if (how != PROFILE_DISPATCH || direct_forbidden)
+    if (how != PROFILE_DISPATCH || direct_forbidden || me->yielded)
         return;
     direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
     me->armed = !direct_failed(direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_ON,
@@ -550,8 +550,8 @@ static bool within_valgrind(void)
 }
 
 /* Turns on dispatch, takes over SIGSYS and measures the cost of a dispatched call. Returns false if
- * the kernel refuses dispatch, or if the process runs within valgrind. dispatch_errno in the file
- * then has the reason. */
+ * the kernel refuses dispatch, if the process runs within valgrind, or if the program itself
+ * dispatches the calls of this thread. dispatch_errno in the file then has the reason. */
 static bool dispatch_begin(struct thread_state *me)
 {
     if (direct_forbidden) {
@@ -560,6 +560,10 @@ static bool dispatch_begin(struct thread_state *me)
     }
     if (within_valgrind()) {
         session.head->dispatch_errno = EOPNOTSUPP;
+        return false;
+    }
+    if (me->yielded) {
+        session.head->dispatch_errno = EBUSY;
         return false;
     }
     volatile uint8_t outside = THREAD_OUTSIDE;

@@ -5,7 +5,9 @@
  * thread_state.guard. If the guard is THREAD_INSIDE, the kernel raises SIGSYS instead of making the
  * call, and the probe's handler makes the call for the thread: the call is dispatched. So the probe
  * also sees the calls that libc makes internally, which do not pass through interposed functions.
- * Children of fork, vfork and clone do not inherit dispatch, so every thread arms itself.
+ * Children of fork, vfork and clone do not inherit dispatch, so every thread arms itself. If the
+ * program turns on dispatch of its own for a thread, as Wine does, the probe gives that thread's
+ * dispatch up (thread_state.yielded), and passes the thread's signals on to the program.
  *
  * If the kernel refuses dispatch, the probe sees only calls through libc's memory functions
  * (interpose_nonallocating.c).

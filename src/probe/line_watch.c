@@ -212,6 +212,8 @@ static long open_event(int thread, uintptr_t word)
     if (direct_failed(fd))
         return fd;
     fd = direct_move_up(fd);
+    if (direct_failed(fd))
+        return fd;
     long begun = direct_try(SYS_ioctl, fd, PERF_EVENT_IOC_REFRESH, HITS_MOST, 0, 0, 0);
     if (!direct_failed(begun))
         return fd;

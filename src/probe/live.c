@@ -168,17 +168,22 @@ static void give_up(void)
         session.head->live_way = LIVE_ESTIMATED;
 }
 
+/* Returns an unused balance, or NULL if there is no memory. A mapping is twice as long as the one
+ * before it, up to a limit, because own_memory.h remembers few mappings. */
 static struct live_thread *take(void)
 {
-    enum { BYTES = 4096 };
+    enum { FIRST = 4096, MOST = 16 * FIRST };
+    static size_t bytes = FIRST;
     futex_lock_take(&lock);
     struct live_thread *one = vacant;
-    if (one == NULL && (one = own_memory_map(BYTES)) != NULL) {
-        for (size_t i = 0; i < BYTES / sizeof *one; i++) {
-            one[i].vacant = i + 1 < BYTES / sizeof *one ? &one[i + 1] : NULL;
+    if (one == NULL && (one = own_memory_map(bytes)) != NULL) {
+        size_t count = bytes / sizeof *one;
+        for (size_t i = 0; i < count; i++) {
+            one[i].vacant = i + 1 < count ? &one[i + 1] : NULL;
             one[i].next = atomic_load_explicit(&all, memory_order_relaxed);
             atomic_store_explicit(&all, &one[i], memory_order_release /* live_now() */);
         }
+        bytes = bytes < MOST ? 2 * bytes : MOST;
     }
     vacant = one != NULL ? one->vacant : NULL;
     futex_lock_drop(&lock);

@@ -29,12 +29,39 @@ struct unused {
     struct unused *next;
 };
 
-/* Unused stacks of one kind. The lock is taken with the program's signals blocked, or by a thread
- * whose guard is not THREAD_OUTSIDE. */
+/* Unused stacks of one kind: those of the list, and those of the last mapping that no thread has
+ * used. The lock is taken with the program's signals blocked, or by a thread whose guard is not
+ * THREAD_OUTSIDE. */
 static struct stacks {
     struct futex_lock lock;
     struct unused *first;
+    char *mapped;   /* first stack that no thread has used */
+    uint32_t left;  /* number of such stacks */
+    uint32_t count; /* number of all stacks in the last mapping */
 } for_calls, for_signals;
+
+/* Returns a stack that no thread has used, or NULL. A mapping holds twice as many stacks as the one
+ * before it, up to a limit, because own_memory.h remembers few mappings. If the kernel refuses so
+ * much memory, the mapping holds a single stack. */
+static struct unused *new_stack(struct stacks *stacks, size_t bytes)
+{
+    enum { MOST = 64 };
+    if (stacks->left == 0) {
+        uint32_t count = stacks->count == 0 ? 1 : stacks->count < MOST ? 2 * stacks->count : MOST;
+        stacks->mapped = own_memory_map_sparse(count * bytes);
+        if (stacks->mapped == NULL) {
+            count = 1;
+            stacks->mapped = own_memory_map_sparse(bytes);
+        }
+        stacks->left = stacks->count = stacks->mapped != NULL ? count : 0;
+    }
+    if (stacks->left == 0)
+        return NULL;
+    char *stack = stacks->mapped;
+    stacks->left--;
+    stacks->mapped += bytes;
+    return (struct unused *)(void *)stack;
+}
 
 static struct unused *take(struct stacks *stacks, size_t bytes)
 {
@@ -42,8 +69,10 @@ static struct unused *take(struct stacks *stacks, size_t bytes)
     struct unused *stack = stacks->first;
     if (stack != NULL)
         stacks->first = stack->next;
+    else
+        stack = new_stack(stacks, bytes);
     futex_lock_drop(&stacks->lock);
-    return stack != NULL ? stack : own_memory_map(bytes);
+    return stack;
 }
 
 static void put_back(struct stacks *stacks, struct unused *stack)
@@ -209,12 +238,18 @@ void own_stack_disarm(struct thread_state *me)
     me->signal_stack = NULL;
 }
 
+static void forget_broken(struct stacks *stacks)
+{
+    if (!futex_lock_reset(&stacks->lock))
+        return;
+    stacks->first = NULL;
+    stacks->left = 0;
+}
+
 void own_stack_forked(void)
 {
-    if (futex_lock_reset(&for_calls.lock))
-        for_calls.first = NULL;
-    if (futex_lock_reset(&for_signals.lock))
-        for_signals.first = NULL;
+    forget_broken(&for_calls);
+    forget_broken(&for_signals);
 }
 
 #else

@@ -26,8 +26,8 @@ void own_stack_call(void (*function)(void *), void *argument);
 void own_stack_arm(struct thread_state *me);
 void own_stack_disarm(struct thread_state *me);
 
-/* Called in the child of a fork. Frees the locks of the two lists of unused stacks. Empties a list
- * if another thread was changing it during the fork. */
+/* Called in the child of a fork. Frees the locks of the two kinds of unused stacks. Forgets the
+ * unused stacks of a kind if another thread was taking or giving back one during the fork. */
 void own_stack_forked(void);
 
 /* Returns true if `stack` is the signal stack that own_stack_arm() gave to the thread. */

@@ -25,6 +25,10 @@ static const struct {
 
 static uint32_t wanted[PROFILE_SLOTS]; /* same values as in profile_head.events */
 
+/* One bit for each descriptor of an event that this process opened, from DIRECT_HIGH on. */
+enum { NOTED = 1 << 16 };
+static _Atomic uint64_t opened[NOTED / 64];
+
 /* --- wanted events ---------------------------------------------------------------------------- */
 
 /* Returns 1 + enum profile_event, or 0 if no event has that name. */
@@ -79,6 +83,16 @@ static unsigned group_size(const struct thread_state *me)
     return (unsigned)__builtin_popcount(me->counter_slots);
 }
 
+static _Atomic uint64_t *word_of(int fd)
+{
+    return &opened[(fd - DIRECT_HIGH) / 64];
+}
+
+static uint64_t bit_of(int fd)
+{
+    return UINT64_C(1) << (fd - DIRECT_HIGH) % 64;
+}
+
 static void open_group(struct thread_state *me)
 {
     for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
@@ -89,6 +103,8 @@ static void open_group(struct thread_state *me)
             __atomic_store_n(&session.head->event_errnos[slot], (uint32_t)-fd, __ATOMIC_RELAXED);
             continue;
         }
+        if (fd < DIRECT_HIGH + NOTED)
+            atomic_fetch_or_explicit(word_of((int)fd), bit_of((int)fd), memory_order_relaxed);
         me->counters[group_size(me)] = (int)fd;
         me->counter_slots |= (uint8_t)(1u << slot);
     }
@@ -109,12 +125,28 @@ static bool is_event(int fd)
     return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
 }
 
+static void close_event(int fd)
+{
+    if (fd < DIRECT_HIGH + NOTED)
+        atomic_fetch_and_explicit(word_of(fd), ~bit_of(fd), memory_order_relaxed);
+    if (is_event(fd))
+        direct_call3(SYS_close, fd, 0, 0);
+}
+
 void perf_events_disarm(struct thread_state *me)
 {
     for (unsigned i = 0; i < group_size(me) && !direct_forbidden; i++)
-        if (is_event(me->counters[i]))
-            direct_call3(SYS_close, me->counters[i], 0, 0);
+        close_event(me->counters[i]);
     me->counter_slots = 0;
+}
+
+void perf_events_forked(void)
+{
+    for (size_t i = 0; i < COUNT_OF(opened) && !direct_forbidden; i++) {
+        uint64_t bits = atomic_load_explicit(&opened[i], memory_order_relaxed);
+        for (; bits != 0; bits &= bits - 1)
+            close_event(DIRECT_HIGH + (int)(i * 64) + __builtin_ctzll(bits));
+    }
 }
 
 /* --- reading a group -------------------------------------------------------------------------- */

@@ -29,6 +29,10 @@ void perf_events_begin(void);
 void perf_events_arm(struct thread_state *me);
 void perf_events_disarm(struct thread_state *me);
 
+/* Called in the child of a fork. Closes the descriptors of all threads of its parent. Those with a
+ * number above 66,235 stay open. */
+void perf_events_forked(void);
+
 /* Called before and after an operation of a thread that has a group. After perf_events_after(),
  * me->events holds the events between the two calls. The functions return false if these numbers
  * are not known. There are two reasons: the group cannot be read, or it did not count all the time

@@ -1,4 +1,5 @@
-/* sandbox.c - notices that a process forbids itself system calls, by seccomp(2).
+/* sandbox.c - notices that a process forbids itself system calls, by seccomp(2), or dispatches its
+ * own, by prctl(2).
  *
  * A filter may kill the process for a system call that the program itself never makes. So before a
  * filter is installed, the probe begins the calling thread and makes room in its file for later
@@ -27,11 +28,12 @@
 
 /* State of the calling thread before a filter was installed. */
 struct before {
-    bool forbidden;          /* direct_forbidden */
-    bool paused;             /* signals were turned off for this filter */
-    bool may_turn_off;       /* see below */
-    bool permits_getpid;     /* direct_permits_getpid */
-    bool permits_unblocking; /* direct_permits_unblocking */
+    bool forbidden;                /* direct_forbidden */
+    bool paused;                   /* signals were turned off for this filter or strict mode */
+    bool may_turn_off;             /* see below */
+    bool permits_getpid;           /* direct_permits_getpid */
+    bool permits_unblocking;       /* direct_permits_unblocking */
+    struct profile_thread *counts; /* from thread_suspend(), for strict mode */
 };
 
 /* True if all filters so far permit the calls that turn off the thread's signals. */
@@ -62,16 +64,17 @@ static struct before forbid(bool strict, bool of_all, const struct sock_fprog *f
                             .permits_unblocking = direct_permits_unblocking};
     thread_begin_early();
     session_make_room();
-    if (strict) {
-        thread_end_early();
-    } else if ((me->armed || me->has_timer) && may_turn_off) {
-        before.paused = !permits(filter, SYS_rt_sigreturn);
-        may_turn_off = permits(filter, SYS_prctl) && permits(filter, SYS_timer_delete);
+    if ((me->armed || me->has_timer) && may_turn_off) {
+        before.paused = strict || !permits(filter, SYS_rt_sigreturn);
+        if (!strict)
+            may_turn_off = permits(filter, SYS_prctl) && permits(filter, SYS_timer_delete);
         if (before.paused) {
             cpu_timer_disarm_permitted(me);
             (void)kernel_calls_disarm_permitted(me);
         }
     }
+    if (strict)
+        before.counts = thread_suspend();
     direct_permits_getpid &= !strict && permits(filter, SYS_getpid);
     /* Only a filter of all threads applies to a thread that has blocked its signals already. */
     direct_permits_unblocking &=
@@ -80,7 +83,7 @@ static struct before forbid(bool strict, bool of_all, const struct sock_fprog *f
     return before;
 }
 
-/* Called if the kernel refused the filter. */
+/* Called if the kernel refused the filter or strict mode. */
 static void permit(struct before before)
 {
     struct thread_state *me = &thread_state;
@@ -88,10 +91,63 @@ static void permit(struct before before)
     may_turn_off = before.may_turn_off;
     direct_permits_getpid = before.permits_getpid;
     direct_permits_unblocking = before.permits_unblocking;
+    thread_resume(before.counts);
     if (!before.paused || before.forbidden)
         return;
     kernel_calls_resume(me);
     cpu_timer_arm(me);
+}
+
+typedef long call_kernel(long number, long a, long b, long c, long d, long e, long f);
+
+/* Turns the program's own dispatch of system calls on or off (thread_state.yielded). The kernel has
+ * one dispatch for each thread, so the probe's ends before the program's begins. So does the timer:
+ * the system calls in its signal would be dispatched to the program. */
+static long change_dispatch(call_kernel *real, long mode, long c, long d, long e)
+{
+    struct thread_state *me = &thread_state;
+    bool had_timer = me->has_timer, had_yielded = me->yielded;
+    bool turns_on = mode != 0; /* PR_SYS_DISPATCH_OFF */
+    cpu_timer_disarm(me);
+    (void)kernel_calls_pause(me);
+    me->yielded |= turns_on;
+    long result = real(SYS_prctl, KERNEL_CALLS_DISPATCH, mode, c, d, e, 0);
+    me->yielded = result == 0 ? turns_on : had_yielded;
+    if (me->yielded) {
+        me->armed = false;
+        return result;
+    }
+    kernel_calls_resume(me);
+    if (had_timer)
+        cpu_timer_arm(me);
+    return result;
+}
+
+/* Makes a system call that may install a filter or change the dispatch (seccomp or prctl). The
+ * kernel looks at 32 bits of the first argument, and of the second one of seccomp. With another
+ * argument than 0, seccomp refuses strict mode. libseccomp asks in this way whether the kernel has
+ * the system call. */
+static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
+                                                  long e, long f)
+{
+    call_kernel *real = (call_kernel *)NEXT_ALONE(syscall);
+    if (number == SYS_prctl && (int)a == KERNEL_CALLS_DISPATCH)
+        return change_dispatch(real, b, c, d, e);
+    bool by_prctl = number == SYS_prctl && (int)a == PR_SET_SECCOMP;
+    bool strict = by_prctl ? b == SECCOMP_MODE_STRICT
+                           : number == SYS_seccomp && (unsigned)a == SECCOMP_SET_MODE_STRICT &&
+                                 (unsigned)b == 0 && c == 0;
+    bool filters = number == SYS_seccomp && (unsigned)a == SECCOMP_SET_MODE_FILTER;
+    if (!by_prctl && !filters && !strict)
+        return real(number, a, b, c, d, e, f);
+    bool of_all = filters && ((unsigned long)b & SECCOMP_FILTER_FLAG_TSYNC) != 0;
+    struct before before = forbid(strict, of_all, (const struct sock_fprog *)c);
+    long result = real(number, a, b, c, d, e, f);
+    /* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it
+     * is the number of a thread that cannot get the filter, and no filter was installed. */
+    if (result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0))
+        permit(before);
+    return result;
 }
 
 /* Like glibc, passes four arguments after `option` to the kernel, whatever the option. */
@@ -103,36 +159,10 @@ INTERPOSED int prctl(int option, ...)
     for (size_t i = 0; i < COUNT_OF(values); i++)
         values[i] = va_arg(rest, unsigned long);
     va_end(rest);
-    if (option != PR_SET_SECCOMP)
+    if (option != PR_SET_SECCOMP && option != KERNEL_CALLS_DISPATCH)
         return NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
-    struct before before =
-        forbid(values[0] == SECCOMP_MODE_STRICT, false, (const struct sock_fprog *)values[1]);
-    int result = NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
-    if (result != 0)
-        permit(before);
-    return result;
-}
-
-typedef long call_kernel(long number, long a, long b, long c, long d, long e, long f);
-
-/* Makes a system call that may install a filter (seccomp or prctl). */
-static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
-                                                  long e, long f)
-{
-    call_kernel *real = (call_kernel *)NEXT_ALONE(syscall);
-    bool by_prctl = number == SYS_prctl && a == PR_SET_SECCOMP;
-    bool strict = by_prctl ? b == SECCOMP_MODE_STRICT : a == SECCOMP_SET_MODE_STRICT;
-    bool filters = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
-    if (!by_prctl && !filters && !(number == SYS_seccomp && strict))
-        return real(number, a, b, c, d, e, f);
-    bool of_all = filters && ((unsigned long)b & SECCOMP_FILTER_FLAG_TSYNC) != 0;
-    struct before before = forbid(strict, of_all, (const struct sock_fprog *)c);
-    long result = real(number, a, b, c, d, e, f);
-    /* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it
-     * is the number of a thread that cannot get the filter, and no filter was installed. */
-    if (result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0))
-        permit(before);
-    return result;
+    return (int)call_slowly(SYS_prctl, option, (long)values[0], (long)values[1], (long)values[2],
+                            (long)values[3], 0);
 }
 
 /* libc's syscall() takes the number and six arguments. A vfork returns twice, the first time in the

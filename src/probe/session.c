@@ -445,24 +445,34 @@ bool session_on(void)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* Adds `change` to the number of living threads and updates session.parallel. */
-static void count_live(int64_t change)
+/* Adds `change` to the number of living threads and updates session.parallel. Returns the number
+ * after the change. */
+static uint64_t count_live(int64_t change)
 {
     struct profile_head *head = session.head;
     uint64_t live = __atomic_add_fetch(&head->threads_live, (uint64_t)change, __ATOMIC_SEQ_CST);
+    uint64_t after = live;
     if (change > 0)
         session_add(&head->threads_started, 1);
-    session_raise(&head->threads_most, live);
     for (uint64_t before = live + 1; before != live;
          live = __atomic_load_n(&head->threads_live, __ATOMIC_SEQ_CST)) {
         before = live; /* repeat if another thread changed the count */
         atomic_store(&session.parallel, live > 1);
     }
+    return after;
 }
 
-void session_thread_comes(void)
+uint64_t session_thread_comes(void)
 {
-    count_live(1);
+    return count_live(1);
+}
+
+void session_thread_came(uint64_t live)
+{
+    struct profile_head *head = session.head;
+    /* A signal handler may have forked, and this child could make no file. */
+    if (head != NULL)
+        session_raise(&head->threads_most, live);
 }
 
 void session_thread_stays_away(void)
@@ -516,20 +526,24 @@ static struct profile_thread *take_counts(void)
 
 void session_make_room(void)
 {
-    futex_lock_take(&lock);
+    if (direct_forbidden) /* the file cannot be enlarged any more */
+        return;
+    uint64_t blocked = futex_lock_enter(&lock);
     uint64_t bytes = file_bytes;
     for (uint32_t i = 0; i < 2; i++)
         bytes +=
             round_up(chunk_threads(chunk_count + i) * sizeof(struct profile_thread), page_bytes());
     if (atomic_load(&state) == ON && !in_spare && bytes <= mapped_bytes)
         (void)make_ready(bytes);
-    futex_lock_drop(&lock);
+    futex_lock_leave(&lock, blocked);
 }
 
 struct profile_thread *session_thread_begin(bool announced)
 {
-    if (!announced)
-        count_live(1);
+    struct profile_head *head = session.head;
+    session_raise(&head->threads_most, announced
+                                           ? __atomic_load_n(&head->threads_live, __ATOMIC_SEQ_CST)
+                                           : count_live(1));
     futex_lock_take(&lock);
     struct profile_thread *counts = take_counts();
     if (counts != NULL) {
@@ -537,7 +551,7 @@ struct profile_thread *session_thread_begin(bool announced)
         counts->users++;
         counts->since_ticks = ticks_now();
     } else {
-        session.head->threads_lost++;
+        head->threads_lost++;
     }
     futex_lock_drop(&lock);
     return counts;

@@ -7,7 +7,7 @@
  * interposed function only calls the allocator. thread.c begins and ends threads here, and
  * account.c adds moments: records of the whole process at one time (struct profile_moment). Any
  * thread may call any function. A thread that holds the lock of session.c has another guard than
- * THREAD_OUTSIDE (futex_lock.h). Between calls, always:
+ * THREAD_OUTSIDE, or has blocked the program's signals (futex_lock.h). Between calls, always:
  *
  *     session.head != NULL      <=>  the file is mapped, and all of it has disk blocks reserved
  *     session.samples != NULL   <=>  session.head != NULL
@@ -84,9 +84,12 @@ struct profile_thread *session_thread_begin(bool announced);
  * ended. */
 void session_thread_end(struct profile_thread *counts);
 
-/* session_thread_comes() counts a thread as living before pthread_create() makes it. If
- * pthread_create() then fails, session_thread_stays_away() subtracts the thread again. */
-void session_thread_comes(void);
+/* session_thread_comes() counts a thread as living before pthread_create() makes it, and returns
+ * the number of living threads. If pthread_create() succeeds, session_thread_came() raises the most
+ * threads at once to this number. If it fails, session_thread_stays_away() subtracts the thread
+ * again. */
+uint64_t session_thread_comes(void);
+void session_thread_came(uint64_t live);
 void session_thread_stays_away(void);
 
 /* Adds a moment to the file (struct profile_moment), with the live bytes `live`. Updates the clocks

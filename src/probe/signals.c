@@ -8,6 +8,7 @@
  * The probe also gives each thread an alternate signal stack (own_stack.h). The program sees its
  * own alternate stacks alone, and its handlers run on these, as without the probe.
  */
+#include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
 #include "probe/own_stack.h"
@@ -132,6 +133,18 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
  * So the flag is not passed to the kernel until the program has an alternate stack. */
 static _Atomic bool deferred[NSIG];
 
+/* Called after the program has set the action of a signal. A child of vfork has this memory in
+ * common with its parent, but actions of its own. So in such a child nothing changes. */
+static void set_deferred(int number, bool is_deferred)
+{
+    if (number <= 0 || number >= NSIG || atomic_load(&deferred[number]) == is_deferred)
+        return;
+    const struct profile_head *head = session.head;
+    if (head != NULL && direct_permits_getpid && direct_call0(SYS_getpid) != head->process)
+        return;
+    atomic_store(&deferred[number], is_deferred);
+}
+
 /* Called when the program gives a thread an alternate stack for the first time. Passes the flag
  * SA_ONSTACK of the deferred signals to the kernel. */
 static void end_deferring(void)
@@ -206,8 +219,7 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
     int result = NEXT_ALONE(sigaction)(number, new, old);
     if (result != 0)
         return result;
-    if (is_deferred != was_deferred)
-        atomic_store(&deferred[number], is_deferred);
+    set_deferred(number, is_deferred);
     if (old != NULL && was_deferred)
         old->sa_flags |= SA_ONSTACK;
     return 0;
@@ -232,13 +244,23 @@ static bool keep_handler(int number, sighandler_t handler, int flags, sighandler
     return true;
 }
 
+/* Called with the result of a function of libc that sets a handler without SA_ONSTACK. Returns this
+ * result. */
+static sighandler_t has_set(int number, sighandler_t handler, sighandler_t result)
+{
+    if (result != SIG_ERR && handler != SIG_HOLD) /* SIG_HOLD: sigset() blocks the signal only */
+        set_deferred(number, false);
+    return result;
+}
+
 /* libc's signal() and the functions below do not call sigaction() by its public name. So they need
  * functions of their own here. */
 INTERPOSED sighandler_t signal(int number, sighandler_t handler)
 {
     sighandler_t before;
-    return keep_handler(number, handler, SA_RESTART, &before) ? before
-                                                              : NEXT_ALONE(signal)(number, handler);
+    if (keep_handler(number, handler, SA_RESTART, &before))
+        return before;
+    return has_set(number, handler, NEXT_ALONE(signal)(number, handler));
 }
 
 sighandler_t bsd_signal(int number, sighandler_t handler);
@@ -256,8 +278,9 @@ INTERPOSED sighandler_t sysv_signal(int number, sighandler_t handler)
 {
     sighandler_t before;
     int flags = (int)SA_RESETHAND | SA_NODEFER;
-    return keep_handler(number, handler, flags, &before) ? before
-                                                         : NEXT_ALONE(sysv_signal)(number, handler);
+    if (keep_handler(number, handler, flags, &before))
+        return before;
+    return has_set(number, handler, NEXT_ALONE(sysv_signal)(number, handler));
 }
 
 INTERPOSED sighandler_t __sysv_signal(int number, sighandler_t handler)
@@ -268,11 +291,18 @@ INTERPOSED sighandler_t __sysv_signal(int number, sighandler_t handler)
 INTERPOSED sighandler_t sigset(int number, sighandler_t handler)
 {
     sighandler_t before;
-    return keep_handler(number, handler, 0, &before) ? before : NEXT_ALONE(sigset)(number, handler);
+    if (keep_handler(number, handler, 0, &before))
+        return before;
+    return has_set(number, handler, NEXT_ALONE(sigset)(number, handler));
 }
 
 INTERPOSED int sigignore(int number)
 {
     sighandler_t before;
-    return keep_handler(number, SIG_IGN, 0, &before) ? 0 : NEXT_ALONE(sigignore)(number);
+    if (keep_handler(number, SIG_IGN, 0, &before))
+        return 0;
+    int result = NEXT_ALONE(sigignore)(number);
+    if (result == 0)
+        set_deferred(number, false);
+    return result;
 }

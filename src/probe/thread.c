@@ -135,7 +135,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
         me->frame = UINTPTR_MAX;
         me->guard = THREAD_INSIDE;
         kernel_calls_arm(me);
-        if (kernel_calls_owns_signal())
+        if (kernel_calls_owns_signal() && !me->yielded)
             cpu_timer_arm(me);
         perf_events_arm(me);
     }
@@ -291,10 +291,29 @@ static void on_thread_end(void *argument)
     end(me);
 }
 
-void thread_end_early(void)
+/* The struct of the thread stays its own, because the thread lives on. The thread does not give it
+ * back at its end either, because that would read the clock. */
+struct profile_thread *thread_suspend(void)
 {
-    if (thread_state.guard == THREAD_OUTSIDE)
-        end(&thread_state);
+    struct thread_state *me = &thread_state;
+    struct profile_thread *counts = me->counts;
+    if (me->guard != THREAD_OUTSIDE || me->armed) /* as in end() */
+        return NULL;
+    me->late = 0;
+    me->guard = THREAD_ENDED;
+    me->counts = &unread_counts;
+    return counts;
+}
+
+/* A signal handler may have forked since the thread was suspended, and this thread may be the
+ * child's. It then has another guard. */
+void thread_resume(struct profile_thread *counts)
+{
+    struct thread_state *me = &thread_state;
+    if (counts == NULL || me->guard != THREAD_ENDED)
+        return;
+    me->counts = counts;
+    me->guard = THREAD_OUTSIDE;
 }
 
 void thread_end_process(int exit_code)
@@ -332,6 +351,7 @@ static void begin_anew(struct thread_state *me)
     own_stack_forked();
     live_forked(me);
     me->armed = false;
+    me->yielded = false;
     me->has_timer = false;
     me->layout_entry = NULL; /* it is in the parent's file */
     me->layout_lost = 0;
@@ -363,6 +383,7 @@ static void on_fork(void)
     bool goes_on = me->guard == THREAD_INSIDE || (me->special & THREAD_UNSEEN) != 0;
     me->forking = false;
     begin_anew(me);
+    perf_events_forked();
     if (goes_on)
         (void)begin(me, false);
 }

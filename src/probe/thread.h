@@ -40,10 +40,12 @@ void thread_begin_announced(void);
  * to forbid itself system calls, because a thread needs system calls to begin. */
 void thread_begin_early(void);
 
-/* Ends the calling thread in the probe, so that its later operations are counted as late. Called
- * when the thread is about to enter seccomp's strict mode, in which a reading of the clock kills
- * it. */
-void thread_end_early(void);
+/* thread_suspend() is called when the thread is about to enter seccomp's strict mode, in which a
+ * reading of the clock kills it. From then on, its operations are counted as late. If the kernel
+ * refuses strict mode, thread_resume() undoes this. It needs the pointer that thread_suspend()
+ * returned. The pointer is NULL if the thread was not suspended. */
+struct profile_thread *thread_suspend(void);
+void thread_resume(struct profile_thread *counts);
 
 /* Called when the thread's start function has returned, before its destructors run. */
 void thread_ends(void);

@@ -64,6 +64,7 @@ struct thread_state {
     uint8_t guard;    /* enum thread_guard */
     uint8_t special;  /* enum thread_special */
     bool armed;       /* the kernel dispatches this thread's system calls */
+    bool yielded;     /* the program has a dispatch of its own (sandbox.c) */
     bool calling;     /* the handler of SIGSYS makes the allocator's call */
     bool asking;      /* the thread is in the probe's malloc_usable_size() call */
     bool forking;     /* the thread is in fork(), with the allocator's locks */

@@ -209,7 +209,7 @@ struct profile_head {
     uint32_t forked;
     uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet */
     /* errno with which the kernel refused PROFILE_DISPATCH. EOPNOTSUPP: the process runs within
-     * valgrind. 0: dispatch was not refused, or not wanted. */
+     * valgrind. EBUSY: the program itself uses dispatch. 0: it was not refused, or not wanted. */
     uint32_t dispatch_errno;
     uint32_t exit_code; /* valid if `state` is PROFILE_ENDED */
 
@@ -253,7 +253,7 @@ struct profile_head {
 
     uint64_t threads_started;        /* threads that allocated or that pthread_create() made */
     uint64_t threads_live;           /* threads that are alive now */
-    uint64_t threads_most;           /* maximum of threads_live */
+    uint64_t threads_most;           /* most threads that were alive at once */
     uint64_t threads_lost;           /* threads not counted: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
 
@@ -382,7 +382,8 @@ struct profile_times {
     /* Sums of the squared events of each. A number of events above 2^24 counts as 2^24. */
     uint64_t events_squared[PROFILE_SLOTS];
 
-    /* Histogram of the operations in `count` by their times (profile_bucket()). */
+    /* Histogram of the operations in `count` by their times (profile_bucket()). UINT32_MAX: this
+     * many or more. */
     uint32_t buckets[PROFILE_BUCKETS];
 };
 

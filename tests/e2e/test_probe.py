@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -283,18 +284,23 @@ def test_system_calls_of_no_known_kind_are_counted_by_number(
 def test_counters_count_the_events_of_an_operation(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    wanted = {"CAIRN_PROBE_COUNTERS": "cycles,page-faults", "CAIRN_PROBE_GAP": "1"}
-    probed(sizes, 1, 144, 2000, 48, 2000, allocator=paths, **wanted)
-    found = {line.name: line for line in event_lines(probed.profile)}
-    faults = found["new"].per_operation("page-faults")
-    assert found["new"].looked_at > 200
     # An allocation of 144 bytes causes three page faults in the allocator. It takes 192 bytes of
     # the arena, and causes a fourth page fault if these bytes begin a new page. The sample is
     # random, so the test allows an error as large as the whole 95 % interval, which is about four
-    # standard errors. A larger error happens once in 10,000 runs.
-    width = faults.interval.high - faults.interval.low
-    assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
-    assert width < 0.2
+    # standard errors. A larger error happens once in 10,000 runs, so one of two runs is enough.
+    wanted = {"CAIRN_PROBE_COUNTERS": "cycles,page-faults", "CAIRN_PROBE_GAP": "1"}
+    truth, tries = 3 + 192 / 4096, []
+    for _ in range(2):
+        probed(sizes, 1, 144, 2000, 48, 2000, allocator=paths, **wanted)
+        found = {line.name: line for line in event_lines(probed.profile)}
+        faults = found["new"].per_operation("page-faults")
+        assert found["new"].looked_at > 200
+        width = faults.interval.high - faults.interval.low
+        tries.append(faults)
+        right = abs(faults.value - truth) <= width < 0.2
+        if right:
+            break
+    assert right, tries
     assert found["free"].per_operation("page-faults").value < 0.1
     cycles = found["new"].totals.get("cycles")
     refused = events_refused(probed.profile)
@@ -454,15 +460,14 @@ def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
     """Each operation takes a tenth of a second.
 
     An operation during which the thread is preempted is not timed. On a busy machine this can
-    happen to all 24 operations of a run, so the test allows several runs.
+    happen to all 24 operations of a run, so the test allows runs for a minute.
     """
-    timed = runs = 0
-    while timed == 0 and runs < 5:
+    timed, end = 0, time.monotonic() + 60
+    while timed == 0 and time.monotonic() < end:
         probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
         tally = probed.only.tally
         assert int(tally.cpu_samples_inside[0]) > 100
         timed = int(tally.timed.count[0] + tally.timed.alone[0])
-        runs += 1
     assert timed >= 1
 
 

@@ -148,11 +148,16 @@ def test_a_forks_child_begins_with_the_live_blocks_of_its_parent(
 def test_live_bytes_that_are_not_counted_get_an_interval_that_covers(
     probed: Probed, program: Path
 ) -> None:
-    """The interval misses the truth in one of twenty runs at most; here in none of three."""
+    """The interval misses the truth in one of twenty runs at most; here not in each of four."""
     for threads in (1, 2, 4):
-        out = probed(
-            program, "churn", threads, 2_000, 40_000, 16, 515, CAIRN_PROBE_LIVE="estimated"
-        )
-        process, (requested, _) = probed.only.process, told(out)["churn"]
-        assert not process.live_counted and process.peak_usable is None
-        assert holds(process.peak_requested, requested), (process.peak_requested, requested)
+        missed: list[object] = []
+        covers = False
+        while not covers:
+            assert len(missed) < 4, (threads, missed)
+            out = probed(
+                program, "churn", threads, 2_000, 40_000, 16, 515, CAIRN_PROBE_LIVE="estimated"
+            )
+            process, (requested, _) = probed.only.process, told(out)["churn"]
+            assert not process.live_counted and process.peak_usable is None
+            covers = holds(process.peak_requested, requested)
+            missed.append((process.peak_requested, requested))

@@ -73,6 +73,16 @@ def test_a_filter_of_system_calls_may_forbid_to_return_from_a_signal(
         assert (mapped > 0) == (what == "refused")
 
 
+def test_a_program_may_ask_whether_the_kernel_has_filters(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """The question was once taken for strict mode, and nothing was counted from then on."""
+    assert probed(compiled("probe_asks_seccomp.c")) == "went on\n"
+    tally = probed.only.tally
+    assert int(tally.calls.sum()) > 1000
+    assert int(tally.late_calls.sum()) == 0
+
+
 @pytest.mark.parametrize("way", ["sampled", "exact"])
 def test_a_layout_is_recorded_behind_a_filter_of_system_calls(
     probed: Probed, compiled: Compiled, way: str

@@ -72,7 +72,8 @@ def test_a_call_takes_less_than_512_bytes_more_of_the_stack(
 
 
 def test_signal_stacks_are_those_of_the_program(probed: Probed, compiled: Compiled) -> None:
-    program = compiled("probe_signal_stacks.c", "-pthread")
+    """A signal once had SA_ONSTACK again after signal() had set its handler."""
+    program = compiled("probe_signal_stacks.c", "-pthread", "-Wno-deprecated-declarations")
     assert subprocess.check_output([program]) == b"went on\n"
     assert probed(program) == "went on\n"
     assert {process.state for process in probed.profile.processes} == {"ended"}
@@ -113,7 +114,9 @@ def test_the_tables_of_loaded_code_are_read_without_system_calls(
     probed(*strace, compiled("failed_reallocs.c"), 5, 3, CAIRN_PROBE_STACKS="exact")
     assert stacks_of(probed, "takes_blocks")
     copied = re.findall(r"1, \[\{iov_base=0x(\w+), iov_len=1024\}\]", trace.read_text())
-    of_program = {address for address in copied if re.fullmatch("5[56].{10}", address)}
+    # The kernel loads a program at 0x555555554000 or up to 16 TiB above it: vm.mmap_rnd_bits is at
+    # most 32. Libraries lie outside this range.
+    of_program = {one for one in copied if 0x555555554000 <= int(one, 16) < 0x655556000000}
     assert len(of_program) == 1 and all(address.endswith("000") for address in of_program)
 
 

@@ -5,9 +5,13 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { MIB = 1 << 20 };
@@ -93,6 +97,62 @@ TEST(bytes_that_lose_write_access_are_told_from_those_that_get_it)
     CHECK(head.sealed_bytes == UINT64_C(2) * MIB);
     CHECK(head.calls[PROFILE_MPROTECT].bytes == UINT64_C(3) * MIB);
 }
+
+#if defined(__x86_64__)
+
+enum { NO_DISPATCH = 77, ANSWER = 1234 };
+
+static volatile uint8_t selector; /* 1: the program's calls are dispatched to the program */
+static volatile long passed;      /* number of the call that was dispatched to it */
+
+static void on_dispatched(int signal, siginfo_t *info, void *context)
+{
+    (void)signal;
+    selector = 0; /* the return from this handler is a system call, too */
+    passed = info->si_syscall;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = ANSWER;
+}
+
+static int dispatch_of_the_program(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_dispatched, .sa_flags = SA_SIGINFO};
+    struct thread_state *me = &thread_state;
+    head = (struct profile_head){.magic = ""};
+    session.head = &head;
+    alarm(10);
+    kernel_calls_begin(me);
+    if (!kernel_calls_owns_signal())
+        return NO_DISPATCH;
+    kernel_calls_their_action(&action, NULL);
+    me->guard = THREAD_OUTSIDE;
+    kernel_calls_arm(me);
+    if (!me->armed || prctl(KERNEL_CALLS_DISPATCH, 1, 0, 0, &selector) != 0)
+        return NO_DISPATCH;
+    selector = 1;
+    long answer = syscall(SYS_getppid);
+    selector = 0;
+    if (answer != ANSWER || passed != SYS_getppid || me->armed)
+        return 1;
+    return prctl(KERNEL_CALLS_DISPATCH, 0, 0, 0, 0) != 0 || !me->armed;
+}
+
+/* The probe once took the program's signals for those of its own dispatch. */
+TEST(a_program_may_dispatch_its_system_calls_itself)
+{
+    int status = 1;
+    pid_t child = fork();
+    if (child == 0) {
+        int code = dispatch_of_the_program();
+        for (;;)
+            syscall(SYS_exit_group, code);
+    }
+    REQUIRE(child > 0 && waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_DISPATCH)
+        SKIP("the kernel has no dispatch of system calls");
+    CHECK(status == 0);
+}
+
+#endif
 
 /* Returns the bytes by which the most held memory grew since the last call of this function. */
 static uint64_t grown(void)

@@ -11,11 +11,14 @@
 #include "probe/residence.h"
 #include "probe/session.h"
 #include "probe/signal_mask.h"
+#include "probe/thread.h"
 #include "test.h"
 #include "trapped_calls.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <threads.h>
 
 enum { EXTENT = 1 << HANDED_OUT_EXTENT_SHIFT };
 
@@ -316,6 +319,115 @@ TEST(a_filter_is_asked_whether_it_permits_to_unblock_signals)
     if (code == NO_FILTER)
         SKIP("the kernel refuses filters of system calls");
     CHECK(code == 0);
+}
+
+#if defined(__x86_64__)
+
+static bool masked; /* SIGTERM was blocked during the system call madvise */
+
+static void on_madvise(int signal, siginfo_t *info, void *given)
+{
+    ucontext_t *context = given;
+    (void)signal;
+    (void)info;
+    masked = sigismember(&context->uc_sigmask, SIGTERM) == 1;
+    context->uc_mcontext.gregs[REG_RAX] = -EINVAL;
+}
+
+static int signals_while_there_is_room_made(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sigaction action = {.sa_sigaction = on_madvise, .sa_flags = SA_SIGINFO};
+    if (!begin_session() || sigaction(SIGSYS, &action, NULL) != 0)
+        return 2;
+    if (!install((struct sock_fprog){COUNT_OF(rules), rules}))
+        return NO_FILTER;
+    signal_handlers = true;
+    session_make_room();
+    return !masked || is_blocked(SIGTERM);
+}
+
+/* A handler that allocated while its thread made room once waited forever for the lock that this
+ * thread held. */
+TEST(no_handler_runs_while_room_is_made_before_a_filter)
+{
+    REQUIRE_NO_LATE_CALL(signals_while_there_is_room_made);
+}
+
+#endif
+
+/* --- strict mode ------------------------------------------------------------------------------ */
+
+static bool begin_thread(void)
+{
+    if (setenv("CAIRN_PROBE_KERNEL", "off", 1) != 0 || !begin_session())
+        return false;
+    thread_begin_early();
+    return thread_state.guard == THREAD_OUTSIDE;
+}
+
+static bool is_as_before(const struct profile_thread *counts)
+{
+    return thread_state.guard == THREAD_OUTSIDE && thread_state.counts == counts &&
+           session.head->threads_live == 1;
+}
+
+/* libseccomp passes wrong arguments to learn whether the kernel has the system call. */
+static int strict_mode_that_is_refused(void)
+{
+    struct sock_filter permit = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog wide = {1, &permit};
+    if (!begin_thread())
+        return 2;
+    const struct profile_thread *counts = thread_state.counts;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1 || errno != EINVAL)
+        return NO_FILTER;
+    if (!is_as_before(counts) || direct_forbidden)
+        return 1;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &wide, 0, 0) != 0)
+        return NO_FILTER;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) == 0)
+        return 2;
+    return !is_as_before(counts) || !direct_forbidden;
+}
+
+/* From then on, all operations of the thread once counted as those of an ending thread. */
+TEST(a_thread_goes_on_counting_if_the_kernel_refuses_strict_mode)
+{
+    int code = exit_code_of(strict_mode_that_is_refused);
+    if (code == NO_FILTER)
+        SKIP("the kernel refuses filters of system calls");
+    CHECK(code == 0);
+}
+
+/* The kernel ends this thread at its first system call after its destructors. */
+static int live_in_strict_mode(void *nothing)
+{
+    (void)nothing;
+    thread_begin_early();
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0);
+}
+
+static int end_in_strict_mode(void)
+{
+    thrd_t thread;
+    if (!begin_thread() || thrd_create(&thread, live_in_strict_mode, NULL) != thrd_success)
+        return 2;
+    (void)thrd_join(thread, NULL);
+    /* 2: the sanitizer makes a system call before the destructor of the probe. */
+    return session.head->threads_live != 1 && session.head->threads_live != 2;
+}
+
+/* It once ended twice, so that the number of living threads fell below the true one. */
+TEST(a_thread_in_strict_mode_ends_once)
+{
+    CHECK(exit_code_of(end_in_strict_mode) == 0);
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
 
 #include "probe/direct_syscall.h"
 #include "probe/handed_out.h"
+#include "probe/own_stack.h"
 #include "probe/owners.h"
 #include "test.h"
 
@@ -105,6 +106,28 @@ TEST(the_records_of_addresses_get_no_huge_pages)
     CHECK(mapped_bytes(false) < before + MIB);
     own_memory_begin();
     CHECK(mapped_bytes(false) < before - 16 * MIB);
+}
+
+/* Each stack once had a mapping of its own, and only 256 mappings are remembered. The others
+ * counted as memory of the program. */
+TEST(the_signal_stacks_of_many_threads_are_memory_of_the_probe)
+{
+    enum { THREADS = 600, WRITTEN = 64 << 10 };
+    static struct thread_state threads[THREADS];
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    stack_t was;
+    REQUIRE(direct_call3(SYS_sigaltstack, 0, (long)&was, 0) == 0);
+    uint64_t before = own_memory_resident(true, 0).private, written = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        direct_call3(SYS_sigaltstack, (long)&none, 0, 0);
+        own_stack_arm(&threads[i]);
+        if (threads[i].signal_stack == NULL)
+            continue;
+        memset(threads[i].signal_stack, 1, WRITTEN);
+        written += WRITTEN;
+    }
+    direct_call3(SYS_sigaltstack, (long)&was, 0, 0);
+    CHECK(own_memory_resident(true, 0).private >= before + written);
 }
 
 int main(int argc, char **argv)

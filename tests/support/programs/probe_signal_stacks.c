@@ -1,5 +1,6 @@
 /* probe_signal_stacks.c - checks that alternate signal stacks and the handlers on them are as the
  * program made them, although the probe has an alternate stack of its own. */
+#define _GNU_SOURCE 1
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -96,6 +97,37 @@ static void *in_thread(void *nothing)
     return nothing;
 }
 
+static int has_flag(void)
+{
+    struct sigaction now;
+    CHECK(sigaction(SIGUSR2, NULL, &now) == 0);
+    return (now.sa_flags & SA_ONSTACK) != 0;
+}
+
+/* These functions set a handler without SA_ONSTACK. */
+static void check_flag_of_other_functions(void)
+{
+    sighandler_t (*const set[])(int, sighandler_t) = {signal, sysv_signal, sigset};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    for (size_t i = 0; i <= sizeof set / sizeof set[0]; i++) {
+        CHECK(sigaction(SIGUSR2, &action, NULL) == 0 && has_flag());
+        if (i < sizeof set / sizeof set[0])
+            CHECK(set[i](SIGUSR2, SIG_IGN) == on_signal);
+        else
+            CHECK(sigignore(SIGUSR2) == 0);
+        CHECK(!has_flag());
+    }
+    CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGUSR2, SIG_DFL);
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(has_flag());
+}
+
 int main(void)
 {
     char here;
@@ -105,6 +137,7 @@ int main(void)
     free(malloc(300000));
     CHECK(sigaction(SIGUSR1, NULL, &before) == 0);
     CHECK((before.sa_flags & SA_ONSTACK) != 0 && before.sa_handler == on_signal);
+    check_flag_of_other_functions();
     /* No thread has an alternate stack, so the handler runs on the ordinary stack of the thread. */
     raise_all();
     CHECK(is_near(ran_at, &here));
