@@ -92,8 +92,12 @@ def variables(folder: Path, run: str) -> dict[str, str]:
 
 
 def accounts(folder: Path) -> tuple[Account, ...]:
-    """The accounts of all processes of a run that counted."""
-    return tuple(_account(file) for file in sorted((folder / "told").iterdir()))
+    """The accounts of all processes of a run that counted.
+
+    A process that finds no room on the disk leaves an empty file, and has no account.
+    """
+    files = sorted((folder / "told").iterdir())
+    return tuple(_account(file) for file in files if file.stat().st_size)
 
 
 def refuse_other_owner(contender: Contender, told: Sequence[Account]) -> None:

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -59,6 +60,18 @@ static uint64_t ask_valgrind(uint64_t request)
     return result;
 }
 
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* Makes the file longer: it gets the bytes [from, to), with blocks on the disk. Without blocks, a
+ * write to the mapped file would raise SIGBUS on a full disk. A file beyond the limit of file sizes
+ * would raise SIGXFSZ. Returns false if there is no room. */
+static bool lengthen(int file, uint64_t from, uint64_t to)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && to <= limit.rlim_cur &&
+           posix_fallocate(file, (off_t)from, (off_t)(to - from)) == 0;
+}
+
 /* --- the process ------------------------------------------------------------------------------ */
 
 /* Makes the file of the account, and maps it. Returns false if it exists already. */
@@ -72,7 +85,7 @@ static bool claim(void)
     if (file < 0)
         return errno != EEXIST;
     void *memory = MAP_FAILED;
-    if (ftruncate(file, sizeof *account) == 0)
+    if (lengthen(file, 0, sizeof *account))
         memory = mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (memory != MAP_FAILED)
@@ -144,9 +157,10 @@ static void map_window(struct history_thread *me)
     if (me->place == 0)
         me->number = atomic_fetch_add(&threads, 1);
     int file = folder != NULL ? open_file(me) : -1;
-    off_t end = (off_t)(me->place + WINDOW_BYTES);
+    uint64_t end = me->place + WINDOW_BYTES;
     void *memory = MAP_FAILED;
-    if (file >= 0 && (learns ? ftruncate(file, end) == 0 : lseek(file, 0, SEEK_END) >= end))
+    if (file >= 0 &&
+        (learns ? lengthen(file, me->place, end) : lseek(file, 0, SEEK_END) >= (off_t)end))
         memory = mmap(NULL, WINDOW_BYTES, learns ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                       file, (off_t)me->place);
     if (file >= 0)

@@ -17,7 +17,8 @@
  *
  * PROCESS is "NAME-START": the program's name, and how often the program was started before. The
  * N-th child of a fork adds ".N". THREAD is the number of the thread in its process, in the order
- * of the threads' first operations. If a file cannot be made, every path is PATH_UNTOLD.
+ * of the threads' first operations. If a file cannot be made, every path is PATH_UNTOLD. If the
+ * disk is full, or the file reaches the limit of file sizes, every further path is PATH_UNTOLD.
  */
 #ifndef CAIRN_INSTRUCTIONS_HISTORY_H
 #define CAIRN_INSTRUCTIONS_HISTORY_H

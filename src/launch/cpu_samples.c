@@ -4,9 +4,11 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -35,9 +37,19 @@
 #define REGISTERS UINT64_C(0) /* cpu_samples.py does not know other registers */
 #endif
 
-/* Limit for the size of the file. The samples of two processors reach this size after half an hour.
- * A larger file could take disk space that the program needs. */
+/* Limit for the size of the file. A larger file could take disk space that the program needs. A
+ * steady clock of two processors reaches this size after half an hour. */
 #define FILE_BYTES_MOST (UINT64_C(1) << 30)
+
+/* The file gets the first THINNING_BYTES of the samples of an adaptive clock, then half of the next
+ * samples until they take as many bytes, then a quarter, and so on. So the samples of 64 busy
+ * processors fill a quarter of FILE_BYTES_MOST only after 13 hours. From then on, they are as exact
+ * as 120,000 samples of equal weight. */
+#define THINNING_BYTES (UINT64_C(16) << 20)
+
+/* drain_ring() writes this many bytes at once. It is more than the largest record. */
+#define BUFFER_BYTES ((size_t)128 << 10)
+static_assert(BUFFER_BYTES > UINT16_MAX, "the size of a record is a uint16_t");
 
 /* The period of an adaptive clock is the CPU time of the tree divided by this number. So a second
  * of CPU time has about four thousand samples, and a tenth of a second has 1,700. */
@@ -266,21 +278,63 @@ uint64_t cpu_samples_due_ns(const struct cpu_samples *samples)
     return samples->count == 0 ? UINT64_MAX : samples->due_ns;
 }
 
-/* Writes all new records of a ring to the file, in two parts if they wrap around the ring's end. */
+/* Copies the bytes of a ring from the position `from` on, in two parts if they wrap around the
+ * ring's end. */
+static void copy_from(const struct cpu_samples_ring *ring, uint64_t from, char *to, size_t bytes)
+{
+    const char *data = (const char *)ring->page + ring->page->data_offset;
+    size_t at = (size_t)from & (ring->bytes - 1);
+    size_t first = bytes < ring->bytes - at ? bytes : ring->bytes - at;
+    memcpy(to, data + at, first);
+    memcpy(to + first, data, bytes - first);
+}
+
+/* Returns whether a record is written. One of 2^thinning samples is, at random. The head of each
+ * sample gets the exponent, because the sample then stands for so many. */
+static bool is_kept(struct cpu_samples *samples, struct perf_event_header *head)
+{
+    if (head->type != PERF_RECORD_SAMPLE)
+        return true;
+    if (samples->thinning > 0 && random_below(&samples->random, UINT64_C(1) << samples->thinning))
+        return false;
+    head->misc |= (uint16_t)(samples->thinning << CPU_SAMPLES_THINNING_SHIFT);
+    samples->sample_bytes += head->size;
+    return true;
+}
+
+/* Writes the new records of a ring to the file, without the samples that are left out. Returns
+ * false with errno set if they cannot be written. */
 static bool drain_ring(struct cpu_samples *samples, struct cpu_samples_ring *ring)
 {
-    int file = samples->file;
-    const char *data = (const char *)ring->page + ring->page->data_offset;
+    static char buffer[BUFFER_BYTES];
+    size_t used = 0;
+    bool written = true;
     /* data_head is where the kernel writes next, data_tail is where we read next. acquire: the
      * kernel writes its records before it moves data_head. release: the records are read before the
      * kernel may overwrite them. */
-    uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
-    uint64_t tail = ring->page->data_tail;
-    size_t at = (size_t)tail & (ring->bytes - 1), bytes = (size_t)(head - tail);
-    size_t first = bytes < ring->bytes - at ? bytes : ring->bytes - at;
-    bool written = write_all(file, data + at, first) && write_all(file, data, bytes - first);
-    samples->bytes += bytes;
-    __atomic_store_n(&ring->page->data_tail, head, __ATOMIC_RELEASE);
+    uint64_t end = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+    uint64_t at = ring->page->data_tail;
+    while (written && at < end) {
+        struct perf_event_header head;
+        copy_from(ring, at, (char *)&head, sizeof head);
+        if (head.size < sizeof head || head.size > end - at) {
+            errno = EIO; /* the kernel writes only whole records */
+            return false;
+        }
+        if (is_kept(samples, &head)) {
+            if (head.size > sizeof buffer - used) {
+                written = write_all(samples->file, buffer, used);
+                used = 0;
+            }
+            copy_from(ring, at, buffer + used, head.size);
+            memcpy(buffer + used, &head, sizeof head);
+            used += head.size;
+            samples->bytes += head.size;
+        }
+        at += head.size;
+    }
+    written = written && write_all(samples->file, buffer, used);
+    __atomic_store_n(&ring->page->data_tail, end, __ATOMIC_RELEASE);
     return written;
 }
 
@@ -346,7 +400,10 @@ void cpu_samples_drain(struct cpu_samples *samples)
         !(written && write_all(samples->file, (const char *)&mark, sizeof mark)))
         give_up(samples, errno);
     else if (samples->bytes > FILE_BYTES_MOST)
-        give_up(samples, EFBIG);
+        give_up(samples, CPU_SAMPLES_TOO_MANY);
+    if (samples->adaptive && samples->thinning < CPU_SAMPLES_THINNING_MOST &&
+        samples->sample_bytes > (samples->thinning + 1) * THINNING_BYTES)
+        samples->thinning++;
     samples->due_ns = drain_after(samples);
 }
 

@@ -29,7 +29,7 @@
  * launch.c calls these functions from its only thread. Always:
  *
  *     the file begins with a whole head if the head could be written at all
- *     head.error is 0, or the errno that explains why there are no samples
+ *     head.error is 0, an errno that explains why there are no samples, or CPU_SAMPLES_TOO_MANY
  *     after the head there are only whole records; each time the launcher drains the rings, it
  *     appends the new records of each processor in turn, sorted by time, and then a mark
  *     every record after a mark is at least as new as all records before the previous mark
@@ -38,7 +38,13 @@
  *     as often while the processors have a short adaptive period, or later if the system is busy;
  *     if a ring is full, the kernel drops records and writes a record with the number of dropped
  *     ones
- *     if the samples exceed a GiB, all of them are dropped
+ *     thinning == 0 if the clock is steady; else it is a number up to CPU_SAMPLES_THINNING_MOST
+ *         that grows with the bytes of the samples in the file
+ *     of the samples that the launcher reads, it writes one of 2^thinning, at random, and the
+ *         bits of CPU_SAMPLES_THINNING_SHIFT in the head of this sample are `thinning`
+ *     if the records exceed a GiB, all of them are dropped: then head.error is
+ *         CPU_SAMPLES_TOO_MANY. An adaptive clock has that only if there are very many records of
+ *         processes and of mapped files
  */
 #ifndef CAIRN_LAUNCH_CPU_SAMPLES_H
 #define CAIRN_LAUNCH_CPU_SAMPLES_H
@@ -77,10 +83,18 @@ struct cpu_samples_head {
     uint64_t magic;
     uint64_t period_ns;
     uint32_t pid;   /* process number of PROG */
-    uint32_t error; /* errno; if it is not 0, there are no samples */
+    uint32_t error; /* errno or CPU_SAMPLES_TOO_MANY; 0 if there are samples */
     uint32_t scope; /* enum cpu_samples_scope */
     uint32_t unused;
 };
+
+/* The value of head.error if the records would have made the file larger than a GiB. No errno has
+ * this value. */
+#define CPU_SAMPLES_TOO_MANY (1 << 16)
+
+/* Five bits of perf_event_header.misc, which the kernel leaves 0 in samples. */
+#define CPU_SAMPLES_THINNING_SHIFT 8
+#define CPU_SAMPLES_THINNING_MOST  31
 
 /* Types of records that the launcher writes. The kernel never writes these types. */
 enum {
@@ -114,7 +128,9 @@ struct cpu_samples {
     struct random random;
     size_t count;
     uint64_t due_ns;
-    uint64_t bytes; /* bytes written to the file so far */
+    uint64_t bytes;        /* bytes of the kernel's records in the file */
+    uint64_t sample_bytes; /* bytes of the samples among them */
+    unsigned thinning;     /* see above */
     struct cpu_samples_ring rings[CPU_SETSIZE];
 };
 

@@ -308,10 +308,10 @@ static bool watch(struct launch *launch)
     return true;
 }
 
-static bool is_among(pid_t pid, const pid_t *pids, size_t count)
+static bool is_among(pid_t pid, const struct processes *list)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (pids[i] == pid)
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->pids[i] == pid)
             return true;
     }
     return false;
@@ -376,47 +376,55 @@ static void watch_descendants(struct launch *launch)
     }
 }
 
+/* Counts the descendants that PROG left behind. `ended` gets those that ended by themselves, and
+ * that their living parents have not reaped. */
+static void count_left_behind(struct launch *launch, struct processes *ended)
+{
+    size_t ended_count = 0;
+    processes_descendants(getpid(), ended);
+    for (size_t i = 0; i < ended->count; i++) {
+        if (processes_is_alive(ended->pids[i]))
+            launch->report.left_behind++;
+        else
+            ended->pids[ended_count++] = ended->pids[i];
+    }
+    ended->count = ended_count;
+}
+
 /* Ends and reaps the descendants that PROG left behind. Only our own children get a signal, because
  * their process numbers cannot be reused before we reap them. When a child ends, its children
  * become ours, so that the loop reaches the whole tree level by level. Returns false if a process
  * does not end within END_PATIENCE_NS. */
 static bool end_tree(struct launch *launch)
 {
-    pid_t pids[PROCESSES_MAX];
-    /* Processes that ended by themselves, and that their living parents have not reaped. */
-    pid_t ended[PROCESSES_MAX];
-    size_t ended_count = 0;
-    bool counted = false;
+    struct processes ended = {0}, children = {0};
+    bool counted = false, all_ended = false;
     uint64_t deadline_ns = clock_now_ns() + END_PATIENCE_NS;
     for (;;) {
         siginfo_t info = {0};
         int error;
         while ((error = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) == 0 &&
                info.si_pid != 0)
-            reap(launch, &info, counted && !is_among(info.si_pid, ended, ended_count));
-        if (error != 0)
-            return errno == ECHILD;
-        if (clock_now_ns() >= deadline_ns)
-            return false;
+            reap(launch, &info, counted && !is_among(info.si_pid, &ended));
+        all_ended = error != 0 && errno == ECHILD;
+        if (error != 0 || clock_now_ns() >= deadline_ns)
+            break;
 
         if (!counted) {
-            size_t count = processes_descendants(getpid(), pids, PROCESSES_MAX);
-            for (size_t i = 0; i < count; i++) {
-                if (processes_is_alive(pids[i]))
-                    launch->report.left_behind++;
-                else
-                    ended[ended_count++] = pids[i];
-            }
+            count_left_behind(launch, &ended);
             counted = true;
             cgroup_kill(&launch->cgroup);
         }
-        size_t count = processes_children(getpid(), pids, PROCESSES_MAX);
-        for (size_t i = 0; i < count; i++)
-            kill(pids[i], SIGKILL);
+        processes_children(getpid(), &children);
+        for (size_t i = 0; i < children.count; i++)
+            kill(children.pids[i], SIGKILL);
         if (wait_until(launch, clock_now_ns() + 5 * NS_PER_MS, NULL))
             while (signals_next(&launch->signals) != 0) {
             }
     }
+    processes_free(&ended);
+    processes_free(&children);
+    return all_ended;
 }
 
 /* Chooses and opens the method of measuring memory: a new cgroup, or, if no cgroup can be made,

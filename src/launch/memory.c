@@ -302,7 +302,7 @@ static void find_processes(struct memory *memory)
     if (newest != 0 && newest == memory->newest)
         return;
     memory->newest = newest;
-    memory->pid_count = processes_descendants(memory->ancestor, memory->pids, PROCESSES_MAX);
+    processes_descendants(memory->ancestor, &memory->tree);
 }
 
 /* Reads the number of pages that all processes of the machine have ever freed lazily. If the number
@@ -327,9 +327,9 @@ static void look_at_lazy(struct memory *memory)
     if (!unchanged || memory->lazy_bytes > 0) {
         memory->freed_lazily = freed_lazily;
         memory->lazy_bytes = 0;
-        for (size_t i = 0; i < memory->pid_count; i++) {
+        for (size_t i = 0; i < memory->tree.count; i++) {
             struct process_share share;
-            if (processes_read_share(memory->pids[i], &share))
+            if (processes_read_share(memory->tree.pids[i], &share))
                 memory->lazy_bytes += share.lazy_bytes;
         }
     }
@@ -340,13 +340,13 @@ static bool read_sampled(struct memory *memory, struct peak_reading *reading)
 {
     find_processes(memory);
     *reading = (struct peak_reading){.charged = PEAK_CHARGED_UNKNOWN};
-    for (size_t i = 0; i < memory->pid_count; i++) {
+    for (size_t i = 0; i < memory->tree.count; i++) {
         struct process_memory process;
-        if (!processes_read_memory(memory->pids[i], &process))
+        if (!processes_read_memory(memory->tree.pids[i], &process))
             continue;
         reading->anon_bytes += process.anon_bytes;
         reading->shmem_bytes += process.shmem_bytes;
-        uint64_t at_least = follow(memory, memory->pids[i], &process);
+        uint64_t at_least = follow(memory, memory->tree.pids[i], &process);
         if (at_least > reading->at_least_bytes)
             reading->at_least_bytes = at_least;
     }
@@ -392,8 +392,8 @@ void memory_divide(const struct memory *memory, const struct peak_reading *readi
 {
     pid_t members[DIVISION_PROCESSES_MAX];
     bool sampled = memory->method == MEMORY_SAMPLED;
-    const pid_t *pids = sampled ? memory->pids : members;
-    size_t count = sampled ? memory->pid_count : read_members(memory, members, COUNT_OF(members));
+    const pid_t *pids = sampled ? memory->tree.pids : members;
+    size_t count = sampled ? memory->tree.count : read_members(memory, members, COUNT_OF(members));
     if (count > DIVISION_PROCESSES_MAX)
         return;
     struct division_process processes[DIVISION_PROCESSES_MAX];
@@ -410,5 +410,6 @@ void memory_close(struct memory *memory)
         if (fds[i] >= 0)
             close(fds[i]);
     }
+    processes_free(&memory->tree);
     *memory = (struct memory){.method = MEMORY_NOT_MEASURED};
 }

@@ -76,16 +76,15 @@ struct memory {
 
     /* Fields for the readings process by process. */
     pid_t ancestor;
-    /* The newest process number of the machine when `pids` was filled. 0 if the number is not
+    /* The newest process number of the machine when `tree` was filled. 0 if the number is not
      * known. */
     pid_t newest;
-    size_t pid_count;
+    struct processes tree;
     uint64_t lazy_bytes; /* lazily freed, when page tables were last read */
     /* The number of pages that all processes of the machine had freed lazily when page tables were
      * last read. */
     uint64_t freed_lazily;
     struct memory_followed followed[MEMORY_FOLLOWED_MAX];
-    pid_t pids[PROCESSES_MAX];
 };
 
 /* Returns the slack: the number of bytes by which the memory that the kernel has charged to a
@@ -109,7 +108,7 @@ bool memory_read(struct memory *memory, struct peak_reading *reading);
 /* Adds the processes of the tree, and its memory as of `reading`, to the division (division.h). */
 void memory_divide(const struct memory *memory, const struct peak_reading *reading,
                    struct division *division);
-/* Closes the descriptors. Memory is not measured any more. */
+/* Closes the descriptors and gives back the list. Memory is not measured any more. */
 void memory_close(struct memory *memory);
 
 #endif

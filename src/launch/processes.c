@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define KIB UINT64_C(1024)
@@ -136,32 +137,49 @@ pid_t processes_newest(void)
     return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
 }
 
-struct found {
-    pid_t *pids;
-    size_t count;
-    size_t capacity;
-};
+#define FIRST_LIST_BYTES 4096
 
-static void found_add(struct found *found, pid_t pid)
+static bool grow(struct processes *list)
 {
-    if (found->count < found->capacity)
-        found->pids[found->count++] = pid;
+    size_t bytes = list->capacity * sizeof list->pids[0];
+    size_t wanted = bytes > 0 ? 2 * bytes : FIRST_LIST_BYTES;
+    void *pids =
+        bytes > 0 ? mremap(list->pids, bytes, wanted, MREMAP_MAYMOVE)
+                  : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pids == MAP_FAILED)
+        return false;
+    list->pids = pids;
+    list->capacity = wanted / sizeof list->pids[0];
+    return true;
 }
 
-static bool found_has(const struct found *found, pid_t pid)
+static void add(struct processes *list, pid_t pid)
 {
-    for (size_t i = 0; i < found->count; i++) {
-        if (found->pids[i] == pid)
+    if (list->count < list->capacity || grow(list))
+        list->pids[list->count++] = pid;
+}
+
+static bool has(const struct processes *list, pid_t pid)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->pids[i] == pid)
             return true;
     }
     return false;
+}
+
+void processes_free(struct processes *list)
+{
+    if (list->pids != NULL)
+        munmap(list->pids, list->capacity * sizeof list->pids[0]);
+    *list = (struct processes){0};
 }
 
 /* First way: read the lists of children. The kernel has a list for each thread. */
 
 struct thread_visit {
     pid_t process;
-    struct found *found;
+    struct processes *list;
 };
 
 static void visit_thread(void *context, uint64_t thread)
@@ -184,7 +202,7 @@ static void visit_thread(void *context, uint64_t thread)
             if (chunk[i] >= '0' && chunk[i] <= '9') {
                 number = number * 10 + (uint64_t)(chunk[i] - '0');
             } else if (number != 0) {
-                found_add(visit->found, (pid_t)number);
+                add(visit->list, (pid_t)number);
                 number = 0;
             }
         }
@@ -192,12 +210,12 @@ static void visit_thread(void *context, uint64_t thread)
     close(fd);
 }
 
-static void add_children(pid_t parent, struct found *found)
+static void add_children(pid_t parent, struct processes *list)
 {
     int tasks = open(proc_path(parent, "/task").data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (tasks < 0)
         return;
-    struct thread_visit visit = {.process = parent, .found = found};
+    struct thread_visit visit = {.process = parent, .list = list};
     file_each_number(tasks, visit_thread, &visit);
     close(tasks);
 }
@@ -216,7 +234,7 @@ struct process_visit {
     pid_t ancestor;
     bool deep;      /* finds all descendants, not only children */
     bool backwards; /* a child was found whose number is below its parent's */
-    struct found *found;
+    struct processes *list;
 };
 
 static void visit_process(void *context, uint64_t number)
@@ -229,54 +247,53 @@ static void visit_process(void *context, uint64_t number)
         return;
     if (pid < parent)
         visit->backwards = true;
-    bool wanted = parent == visit->ancestor || (visit->deep && found_has(visit->found, parent));
-    if (wanted && !found_has(visit->found, pid))
-        found_add(visit->found, pid);
+    bool wanted = parent == visit->ancestor || (visit->deep && has(visit->list, parent));
+    if (wanted && !has(visit->list, pid))
+        add(visit->list, pid);
 }
 
-static void walk(pid_t ancestor, bool deep, struct found *found)
+static void walk(pid_t ancestor, bool deep, struct processes *list)
 {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return;
-    struct process_visit visit = {.ancestor = ancestor, .deep = deep, .found = found};
+    struct process_visit visit = {.ancestor = ancestor, .deep = deep, .list = list};
     size_t before;
     do {
         /* /proc is sorted by number. Process numbers wrap around, so a child may come before its
          * parent. The walk is then repeated until it finds nothing new. */
-        before = found->count;
+        before = list->count;
         file_each_number(proc, visit_process, &visit);
-    } while (deep && visit.backwards && found->count > before);
+    } while (deep && visit.backwards && list->count > before);
     close(proc);
 }
 
-size_t processes_children(pid_t parent, pid_t *pids, size_t capacity)
+void processes_children(pid_t parent, struct processes *list)
 {
-    struct found found = {.pids = pids, .capacity = capacity};
+    list->count = 0;
     if (kernel_lists_children())
-        add_children(parent, &found);
+        add_children(parent, list);
     else
-        walk(parent, false, &found);
-    return found.count;
+        walk(parent, false, list);
 }
 
-size_t processes_descendants_by_walk(pid_t ancestor, pid_t *pids, size_t capacity)
+void processes_descendants_by_walk(pid_t ancestor, struct processes *list)
 {
-    struct found found = {.pids = pids, .capacity = capacity};
-    walk(ancestor, true, &found);
-    return found.count;
+    list->count = 0;
+    walk(ancestor, true, list);
 }
 
-size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity)
+void processes_descendants(pid_t ancestor, struct processes *list)
 {
-    if (!kernel_lists_children())
-        return processes_descendants_by_walk(ancestor, pids, capacity);
-    struct found found = {.pids = pids, .capacity = capacity};
-    add_children(ancestor, &found);
+    if (!kernel_lists_children()) {
+        processes_descendants_by_walk(ancestor, list);
+        return;
+    }
+    list->count = 0;
+    add_children(ancestor, list);
     /* Breadth first: `count` grows during the loop. */
-    for (size_t i = 0; i < found.count; i++)
-        add_children(pids[i], &found);
-    return found.count;
+    for (size_t i = 0; i < list->count; i++)
+        add_children(list->pids[i], list);
 }
 
 bool processes_parse_memory(const char *text, struct process_memory *memory)

@@ -15,19 +15,25 @@
 
 #include <sys/types.h>
 
-/* The launcher's arrays of process numbers have this size. Of a larger tree, only this many
- * processes are found. */
-#define PROCESSES_MAX 1024
+/* A list of process numbers. It grows as needed. A list of zeroes is empty. */
+struct processes {
+    pid_t *pids;
+    size_t count;
+    size_t capacity;
+};
 
 /* processes_children() finds the children of a process; processes_descendants() finds all its
- * descendants. Both write at most `capacity` process numbers to `pids` and return the number of
- * processes written. Zombies are included. */
-size_t processes_children(pid_t parent, pid_t *pids, size_t capacity);
-size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity);
+ * descendants. Both replace the contents of the list. Zombies are included. A process is left out
+ * only if the launcher has no memory for a longer list. */
+void processes_children(pid_t parent, struct processes *list);
+void processes_descendants(pid_t ancestor, struct processes *list);
 
 /* Does the same as processes_descendants(), but reads all of /proc even if the kernel has lists of
  * children. Tests compare the two functions. */
-size_t processes_descendants_by_walk(pid_t ancestor, pid_t *pids, size_t capacity);
+void processes_descendants_by_walk(pid_t ancestor, struct processes *list);
+
+/* Gives back the memory of the list, which is empty afterwards. */
+void processes_free(struct processes *list);
 
 /* Returns the number of the newest process or thread on this machine, or 0 if it cannot be read.
  * While it does not change, no process was started. */

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define LINE_BYTES 64 /* three numbers of 20 digits, and three characters */
+#define LINE_BYTES 96 /* numbers of 20, 20 and 39 digits, and three characters */
 
 /* Drops every second point. The first one stays. */
 static void halve(struct series *series)
@@ -28,7 +28,8 @@ void series_add(struct series *series, uint64_t now_ns, uint64_t bytes, bool is_
     } else {
         const struct series_point *before = &series->last;
         uint64_t held = is_last ? before->bytes : before->bytes / 2 + bytes / 2;
-        point.kib_us = before->kib_us + held / 1024 * (point.at_us - before->at_us);
+        series_integral kib = held / 1024;
+        point.kib_us = before->kib_us + kib * (point.at_us - before->at_us);
     }
     if (is_last)
         point.bytes = series->last.bytes;
@@ -47,6 +48,13 @@ void series_mark(struct series *series)
     series->is_marked = true;
 }
 
+static void add_integral(struct text *text, series_integral value)
+{
+    if (value >= 10)
+        add_integral(text, value / 10);
+    text_add_char(text, (char)('0' + value % 10));
+}
+
 static bool add_line(int fd, const struct series_point *point)
 {
     char data[LINE_BYTES];
@@ -55,7 +63,7 @@ static bool add_line(int fd, const struct series_point *point)
     text_add_char(&line, ' ');
     text_add_unsigned(&line, point->bytes);
     text_add_char(&line, ' ');
-    text_add_unsigned(&line, point->kib_us);
+    add_integral(&line, point->kib_us);
     text_add_char(&line, '\n');
     ssize_t written;
     do

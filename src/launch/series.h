@@ -24,11 +24,14 @@
 #define SERIES_POINTS 256
 static_assert(SERIES_POINTS % 2 == 0, "half of the points are dropped");
 
+/* 64 bits would hold 1 TiB for no more than 4.8 hours. */
+typedef unsigned __int128 series_integral;
+
 struct series_point {
     uint64_t at_us; /* on the clock of clock_now_ns() */
     uint64_t bytes;
     /* The integral since the first reading: KiB times microseconds. */
-    uint64_t kib_us;
+    series_integral kib_us;
 };
 
 struct series {

@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include "base/base.h"
 #include "witness/kernel.h"
 #include "witness/record.h"
+#include "witness/sandbox.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
 /* Keeps a function out of line, so that its buffer leaves the stack before the real call. */
@@ -41,10 +40,6 @@ static struct {
 
 /* The beginning of the program's name. Forked children inherit it. */
 static char program[PROGRAM_BYTES + 1];
-
-/* True from the moment at which the process, or the process that forked it, may forbid itself
- * system calls. Opening the file could then kill the process, so nothing more is recorded. */
-static bool sandboxed;
 
 void endings_prepare(void)
 {
@@ -98,7 +93,7 @@ static void mark_end(int status)
     if (UNLIKELY(pthread_self() == 0))
         return;
     int error = errno;
-    if (!sandboxed && record_file() != NULL)
+    if (!sandbox_is_near && record_file() != NULL)
         write_record("end", kernel_process(), NULL, 0, status_of_exit(status));
     errno = error;
 }
@@ -110,7 +105,7 @@ static void mark_child(pid_t child, int status)
 {
     int error = errno;
     bool ended = WIFEXITED(status) || WIFSIGNALED(status);
-    if (ended && status != 0 && !sandboxed && record_file() != NULL)
+    if (ended && status != 0 && !sandbox_is_near && record_file() != NULL)
         write_record("wait", child, "by", kernel_process(), status & 0xffff);
     errno = error;
 }
@@ -210,7 +205,7 @@ INTERPOSED int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 static void mark_fork(void)
 {
     int error = errno;
-    if (!sandboxed && kernel_ignores_children() && record_file() != NULL)
+    if (!sandbox_is_near && kernel_ignores_children() && record_file() != NULL)
         write_record("fork", kernel_process(), "ppid", kernel_parent(), -1);
     errno = error;
 }
@@ -265,20 +260,4 @@ INTERPOSED _Noreturn void _exit(int status)
 INTERPOSED _Noreturn void _Exit(int status)
 {
     _exit(status);
-}
-
-/* Notices that the process may forbid itself system calls. Before a process installs a filter of
- * system calls, it must give up new privileges, unless it has the rights of root. Like glibc, the
- * function passes four arguments after `option` to the kernel, whatever the option. */
-INTERPOSED int prctl(int option, ...)
-{
-    va_list rest;
-    va_start(rest, option);
-    unsigned long values[4];
-    for (size_t i = 0; i < COUNT_OF(values); i++)
-        values[i] = va_arg(rest, unsigned long);
-    va_end(rest);
-    if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS)
-        sandboxed = true;
-    return (int)syscall(SYS_prctl, option, values[0], values[1], values[2], values[3]);
 }

@@ -11,9 +11,9 @@
  * lock and allocates nothing. It is a cancellation point only if the real function is one.
  *
  * Some ends are not seen here: libc itself waits in fclose() and ends processes in daemon(), and a
- * program may make the system calls directly. A static program marks nothing. A program gives up
- * new privileges (PR_SET_NO_NEW_PRIVS) before it forbids itself system calls (seccomp). From then
- * on, its process records nothing. */
+ * program may make the system calls directly. A static program marks nothing. A process that gives
+ * up new privileges, or installs a filter of system calls, records no end from then on
+ * (sandbox.h). */
 #ifndef CAIRN_WITNESS_ENDINGS_H
 #define CAIRN_WITNESS_ENDINGS_H
 

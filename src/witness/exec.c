@@ -13,6 +13,7 @@
 #include "witness/kernel.h"
 #include "witness/owner.h"
 #include "witness/record.h"
+#include "witness/sandbox.h"
 #include "witness/target.h"
 
 #define INTERPOSED __attribute__((visibility("default")))
@@ -112,12 +113,18 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
         cairn_probe_executed((uint32_t)pid, path, target_kind_name(kind), (uint32_t)error);
 }
 
+/* Returns whether this process records the programs that it executes. */
+static bool records(void)
+{
+    return !sandbox_has_filter && record_file() != NULL;
+}
+
 /* Writes a record before an exec of `path`. Returns the kind that the record states; take_back()
  * needs this kind if the exec fails. */
 static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path, char *const argv[],
                                                 char *const environment[], int flags)
 {
-    if (record_file() == NULL)
+    if (!records())
         return TARGET_NONE;
     enum target_kind kind =
         with_surroundings(target_at(folder_fd, path, flags), path, argv, environment);
@@ -130,7 +137,7 @@ static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path,
 static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
                                                      char *const environment[])
 {
-    if (record_file() == NULL || fd < 0)
+    if (!records() || fd < 0)
         return TARGET_NONE;
     char link[40];
     struct text text = text_over(link, sizeof link);
@@ -172,7 +179,7 @@ static enum target_kind search(const char *file, char *found, size_t capacity, b
 static enum target_kind OWN_FRAME announce_file(const char *file, char *const argv[],
                                                 char *const environment[])
 {
-    if (record_file() == NULL)
+    if (!records())
         return TARGET_NONE;
     size_t capacity = found_bytes(file);
     char found[capacity];
@@ -187,7 +194,8 @@ static enum target_kind OWN_FRAME announce_file(const char *file, char *const ar
 static int take_back(enum target_kind kind)
 {
     int error = errno;
-    write_record("exec-failed", kernel_process(), NULL, kind);
+    if (kind != TARGET_NONE)
+        write_record("exec-failed", kernel_process(), NULL, kind);
     errno = error;
     return -1;
 }
@@ -319,7 +327,7 @@ static int run_child(bool is_searched, pid_t *child, const char *name,
     char found[capacity];
     const char *path = is_searched ? found : name;
     prepare_if_early();
-    if (record_file() != NULL) {
+    if (records()) {
         kind = is_searched ? search(name, found, capacity, false) : target_at(AT_FDCWD, name, 0);
         kind = with_surroundings(kind, path, argv, environment);
     }

@@ -9,6 +9,8 @@
  * - It uses only system calls and its own stack frame: less than 3 KiB, plus the length of PATH if
  *   it searches for the file.
  * - It takes no lock, and uses no memory of the program.
+ * - It makes no system call of its own, and so records nothing, if the process has installed a
+ *   filter of system calls (sandbox.h).
  */
 #ifndef CAIRN_WITNESS_EXEC_H
 #define CAIRN_WITNESS_EXEC_H

@@ -62,8 +62,9 @@
  * records the exec by the launcher.
  *
  * There may be more starts than the formula requires, because this library does not see every start
- * of a program: system and popen of libc, static programs, and programs that make the system call
- * directly start others without an `exec` or `spawn` line. A fork without exec needs no line here,
+ * of a program: system and popen of libc, static programs, programs that make the system call
+ * directly, and processes with a filter of system calls (sandbox.h) start others without an `exec`
+ * or `spawn` line. A fork without exec needs no line here,
  * because the child keeps the allocator of its parent. A line that is not valid JSON is incomplete,
  * for example because the disk was full. A file with such a line proves nothing.
  */

@@ -17,6 +17,7 @@
 #include "witness/kernel.h"
 #include "witness/owner.h"
 #include "witness/record.h"
+#include "witness/sandbox.h"
 
 enum {
     START_BYTES = 8192,  /* buffer for the record; fits on a thread's small stack */
@@ -146,6 +147,7 @@ __attribute__((constructor)) static void witness_start(void)
     int error = errno;
     exec_prepare();
     endings_prepare();
+    sandbox_prepare();
     if (record_file() != NULL) {
         /* One byte longer than the longest path that fits into a record, so that record_add()
          * notices a longer path and marks it as cut. */

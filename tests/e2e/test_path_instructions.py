@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -134,6 +135,51 @@ def test_operations_after_an_exception_of_operator_new_are_counted(cairn, tmp_pa
     assert found["free", "small"][0] >= 1000
     assert found["new", "small"][0] + found["reused", "small"][0] >= 1000
     assert found["free", "small"][0] <= 1010
+
+
+def test_a_limit_of_file_sizes_does_not_end_the_program(
+    cairn, calls: Path, toy: Path, tmp_path: Path
+) -> None:
+    """The library once made its file longer than the limit, so that SIGXFSZ ended the first run.
+
+    The limit is 900 KiB: less than a part of the library's file, and more than valgrind's files.
+    """
+    codes = tmp_path / "codes"
+    limited = f"ulimit -f 1800; {calls} {NEW} {REUSED}; echo $? >> {codes}"
+    result = cairn("profile", "--instructions", "-a", f"toy={toy}", "--json", "-", "--",
+                   "sh", "-c", limited)  # fmt: skip
+    assert result.code == 0, result.err
+    assert codes.read_text().split() == ["7", "7"]
+    assert paths_of(result.out)["untold", "large"] == (NEW + REUSED, 111 * NEW + 110 * REUSED)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+def test_a_full_disk_does_not_end_the_program(cairn, calls: Path, tmp_path: Path) -> None:
+    """The library's files once had no blocks on the disk, so that SIGBUS ended the program.
+
+    The disk has the library's files. In the first run it is full while the program runs.
+    """
+    disk, codes, out = tmp_path / "disk", tmp_path / "codes", tmp_path / "out.json"
+    disk.mkdir()
+    program = (
+        f"[ -e {codes} ] || head -c 90000000 /dev/zero > {disk}/full 2> /dev/null;"
+        f"{calls} {NEW} {REUSED}; echo $? >> {codes}; rm -f {disk}/full"
+    )
+    counting = [*cairn.argv, "profile", "--instructions", "--json", out, "--", "sh", "-c", program]
+    mounting = f'mount -t tmpfs -o size=16m none {disk} || exit 77; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounting, "sh", *counting],
+        env={**cairn.env, "TMPDIR": str(disk)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode == 77:
+        pytest.skip("no file system can be mounted here")
+    assert done.returncode == 0, done.stderr
+    assert codes.read_text().split() == ["7", "7"]
+    assert paths_of(out.read_text())["untold", "large"][0] >= NEW + REUSED
 
 
 def test_without_valgrind_the_error_says_how_to_install_it(cairn, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.launching import Launch
+from support.tries import one_right_try_of
 
 from cairn.clock_samples import CpuSamples
 from cairn.model import Contender
@@ -54,6 +55,7 @@ def program(compiled: Callable[..., Path], library: Path) -> str:
     )
 
 
+@one_right_try_of(4)
 def test_each_place_gets_the_time_that_was_spent_there(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
@@ -73,6 +75,7 @@ def test_each_place_gets_the_time_that_was_spent_there(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@one_right_try_of(4)
 def test_the_time_in_which_the_kernel_enters_and_leaves_short_calls_is_time_in_these_calls(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_the_time_in_which_the_kernel_enters_and_leaves_short_calls_is_time_in_t
     assert found.own <= 0.15 * found.calls
 
 
+@one_right_try_of(4)
 def test_work_of_libc_belongs_to_the_allocator_that_jumped_to_it(
     launch: Launch, compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -105,7 +109,7 @@ def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
-    launch("--cpu-samples", str(file), "--", program, "20")
+    launch("--cpu-samples", str(file), "--", program, "200")
     found = noted(file, code_owners.AllocatorCode(frozenset({"/nowhere"})))
     # The program's start and its output allocate a little from libc.
     assert found.own + found.calls <= 0.02 * found.program
@@ -130,17 +134,24 @@ def test_a_program_that_only_computes_has_interrupts_and_no_page_faults(
     """Without page faults, each sample in the kernel outside system calls is in an interrupt.
 
     The start of a process has page faults. In 20 runs of this one process, 0.15 samples per run
-    were in them.
+    were in them. The second lowest of three values counts, because other processes disturb single
+    runs.
     """
     file = tmp_path / "notes"
-    launch("--cpu-samples", str(file), "--", hold, "spin", "0", "900")
-    found = noted(file, code_owners.AllocatorCode(frozenset()))
-    if found.interrupts is None:
-        pytest.skip(found.interrupts_unseen)
-    assert found.faults <= 3
-    assert found.interrupts <= 0.25 * found.program  # beside other load, 0.12 were seen
+    faults, interrupts = [], []
+    for _ in range(3):
+        launch("--cpu-samples", str(file), "--", hold, "spin", "0", "900")
+        found = noted(file, code_owners.AllocatorCode(frozenset()))
+        if found.interrupts is None:
+            pytest.skip(found.interrupts_unseen)
+        faults.append(found.faults)
+        interrupts.append(found.interrupts / found.program)
+    assert sorted(faults)[1] <= 3, faults
+    # Beside other load, 0.12 were seen.
+    assert sorted(interrupts)[1] <= 0.25, interrupts
 
 
+@one_right_try_of(4)
 def test_the_clock_samples_add_up_to_the_cpu_time_of_the_tree(
     launch: Launch, hold: str, tmp_path: Path
 ) -> None:
@@ -152,6 +163,7 @@ def test_the_clock_samples_add_up_to_the_cpu_time_of_the_tree(
     )
 
 
+@one_right_try_of(4)
 def test_short_processes_and_threads_have_their_share_of_clock_samples(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
@@ -202,10 +214,10 @@ def test_sleeps_of_the_allocator_count_as_its_system_calls(
     or ends.
     """
     file = tmp_path / "notes"
-    launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
+    launch("--cpu-samples", str(file), "--", program, "60000", "library-sleeps")
     found = noted(file, code_owners.AllocatorCode(frozenset({str(library.resolve())})))
-    if found.calls + found.others < 8:
-        pytest.skip(f"only {found.calls + found.others} clock samples (8 needed)")
+    if found.calls + found.others < 20:
+        pytest.skip(f"only {found.calls + found.others} clock samples (20 needed)")
     assert found.calls > found.others
 
 

@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,13 +147,19 @@ def test_ctrl_c_reaches_the_program_and_not_the_launcher(terminal: Callable[...,
 def test_ctrl_z_stops_the_whole_job_until_it_is_continued(
     terminal: Callable[..., Terminal],
 ) -> None:
-    job = terminal("--", "sh", "-c", "echo ready; read line; echo heard $line")
+    job = terminal("--", "sh", "-c", "echo $$ ready; read line; echo heard $line")
     assert job.see("ready")
+    program = int(job.screen.split()[0])
+
+    def runs_in_the_foreground() -> bool:
+        stat = Path(f"/proc/{program}/stat").read_text()
+        return os.tcgetpgrp(job.master) == program and stat.rpartition(")")[2].split()[0] != "T"
+
     for _ in range(3):
+        assert wait_until(runs_in_the_foreground)
         job.type(b"\x1a")
         assert job.hear() == f"stopped {int(signal.SIGTSTP)}"
         os.write(job.go, b"f")
-        time.sleep(0.1)
     job.type(b"again\n")
     assert job.see("heard again")
     assert job.hear() == "ended 0 foreground True"

@@ -98,6 +98,16 @@ def test_a_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
         counted(contender, tmp_path)
 
 
+def test_a_process_without_room_for_its_account_is_no_other_allocator(tmp_path: Path) -> None:
+    """Its empty file once named "the malloc of an unknown object", and there was no report."""
+    for name in ("callgrind", "told"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "callgrind" / "1").write_text(FILE)
+    (tmp_path / "told" / "prog-0").touch()
+    found = counted(Contender("system", "system", "system"), tmp_path)
+    assert (found.processes, found.accounts) == (1, ())
+
+
 def test_files_of_many_processes_are_open_one_by_one(tmp_path: Path) -> None:
     """With more processes than file descriptors, Cairn once failed after both slow runs."""
     (tmp_path / "callgrind").mkdir()

@@ -266,6 +266,53 @@ def test_a_process_that_forbids_itself_system_calls_is_left_alone(bench: Bench, 
     assert counted(seen) == {"sandboxed": {NOT_SEEN: 1}}
 
 
+FORMS = ("execve", "execvp", "fexecve", "vfork", "posix_spawn", "posix_spawnp")
+
+
+@pytest.fixture(scope="module")
+def filtered(bench: Bench) -> Path:
+    return bench.helper("witness_filtered.c")
+
+
+@pytest.fixture(scope="module")
+def bare(bench: Bench) -> Path:
+    """A static program without libc, which needs no system call but that of its exit with 6."""
+    source = """
+        void _start(void) {
+        #ifdef __x86_64__
+            __asm__ volatile("syscall" : : "a"(231), "D"(6));
+        #else
+            register long number __asm__("x8") = 94, status __asm__("x0") = 6;
+            __asm__ volatile("svc 0" : : "r"(number), "r"(status));
+        #endif
+        }"""
+    return bench.build("bare", source, "-nostdlib", "-static", "-fno-stack-protector")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", ["prctl", "syscall", "syscall-prctl"])
+def test_a_process_with_a_filter_of_system_calls_can_execute(
+    bench: Bench, filtered: Path, bare: Path, form: str, way: str
+) -> None:
+    """The witness once looked at the executed file, and the filter killed the process for that."""
+    for target, status in ((bare, 6), ("/nowhere", 23 if "spawn" in form else 24)):
+        plain = bench.run(filtered, form, way, target, without=True)
+        assert plain.out == f"{status << 8}\n"
+        seen = bench.run(filtered, form, way, target)
+        assert seen.out == plain.out
+        assert seen.kinds() == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_process_whose_filter_is_refused_records_what_it_executes(
+    bench: Bench, filtered: Path, bare: Path, form: str
+) -> None:
+    seen = bench.run(filtered, form, "refused", bare)
+    assert seen.out == f"{6 << 8}\n"
+    assert seen.kinds() == ["static"]
+    assert counted(seen)["witness_filtered"]["exit 0"] == 1
+
+
 def test_other_uses_of_prctl_arrive_unchanged(bench: Bench) -> None:
     source = """
         #include <errno.h>

@@ -31,7 +31,7 @@ EXPORTED = {
     *("execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"),
     *("posix_spawn", "posix_spawnp"),
     *("wait", "wait3", "wait4", "waitid", "waitpid", "system", "pclose"),
-    *("fork", "_exit", "_Exit", "quick_exit", "prctl"),
+    *("fork", "_exit", "_Exit", "quick_exit", "prctl", "syscall"),
 }
 
 CHILD = "int main(void) { return 0; }"

@@ -112,14 +112,15 @@ static void start_tree(const int *ends)
     }
 }
 
-static size_t settle(pid_t ancestor, pid_t *pids, size_t capacity, size_t expected)
+/* Waits until the process has the expected number of descendants. Returns their number. */
+static size_t settle(pid_t ancestor, struct processes *list, size_t expected)
 {
-    size_t count = 0;
-    for (int tries = 0; tries < 1000 && count != expected; tries++) {
-        count = processes_descendants(ancestor, pids, capacity);
+    processes_descendants(ancestor, list);
+    for (int tries = 0; tries < 1000 && list->count != expected; tries++) {
         usleep(1000);
+        processes_descendants(ancestor, list);
     }
-    return count;
+    return list->count;
 }
 
 TEST(processes_of_a_whole_tree_are_found)
@@ -127,26 +128,56 @@ TEST(processes_of_a_whole_tree_are_found)
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     start_tree(ends);
-    pid_t pids[PROCESSES_MAX];
-    pid_t walked[PROCESSES_MAX];
-    CHECK(settle(getpid(), pids, PROCESSES_MAX, 5) == 5);
-    CHECK(processes_descendants_by_walk(getpid(), walked, PROCESSES_MAX) == 5);
+    struct processes list = {0}, walked = {0};
+    REQUIRE(settle(getpid(), &list, 5) == 5);
+    processes_descendants_by_walk(getpid(), &walked);
+    REQUIRE(walked.count == 5);
     for (size_t i = 0; i < 5; i++) {
         bool found = false;
         for (size_t j = 0; j < 5; j++)
-            found = found || pids[i] == walked[j];
+            found = found || list.pids[i] == walked.pids[j];
         CHECK(found);
-        CHECK(processes_is_alive(pids[i]));
+        CHECK(processes_is_alive(list.pids[i]));
         struct process_memory memory;
-        CHECK(processes_read_memory(pids[i], &memory));
+        CHECK(processes_read_memory(list.pids[i], &memory));
     }
-    CHECK(processes_children(getpid(), pids, PROCESSES_MAX) == 2);
-    CHECK(processes_descendants(getpid(), pids, 3) == 3);
+    processes_children(getpid(), &list);
+    CHECK(list.count == 2);
     close(ends[1]);
     close(ends[0]);
     while (wait(NULL) > 0) {
     }
-    CHECK(processes_descendants(getpid(), pids, PROCESSES_MAX) == 0);
+    processes_descendants(getpid(), &list);
+    CHECK(list.count == 0);
+    processes_free(&list);
+    processes_free(&walked);
+    CHECK(list.pids == NULL && list.capacity == 0);
+}
+
+/* The lists once had room for 1,024 processes, and further ones were left out without a word. */
+TEST(processes_of_a_tree_of_any_size_are_found)
+{
+    enum { MANY = 2100 }; /* the list grows twice */
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    size_t started = 0;
+    for (pid_t pid = 1; pid > 0 && started < MANY; started += pid > 0) {
+        pid = fork();
+        if (pid == 0)
+            wait_for_end(ends);
+    }
+    struct processes list = {0};
+    size_t found = settle(getpid(), &list, started);
+    processes_descendants_by_walk(getpid(), &list);
+    size_t walked = list.count;
+    close(ends[1]);
+    close(ends[0]);
+    while (wait(NULL) > 0) {
+    }
+    processes_free(&list);
+    if (started < MANY)
+        SKIP("so many processes cannot be started here");
+    CHECK(found == MANY && walked == MANY);
 }
 
 TEST(processes_that_have_ended_are_not_alive)

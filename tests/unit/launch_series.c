@@ -52,13 +52,26 @@ TEST(series_keeps_moments_at_equal_distances_however_long_it_gets)
     }
 }
 
-TEST(series_of_a_terabyte_for_an_hour_does_not_overflow)
+/* The integral once had 64 bits. It wrapped around after 4.8 hours, and the launcher aborted
+ * without a report. */
+TEST(series_of_a_terabyte_for_thirty_days_does_not_overflow)
 {
     struct series series = {0};
-    uint64_t terabyte = UINT64_C(1) << 40, hour_us = UINT64_C(3600) * 1000 * 1000;
-    series_add(&series, 0, terabyte, false);
-    series_add(&series, hour_us * NS_PER_US, terabyte, false);
-    CHECK(series.last.kib_us == (terabyte >> 10) * hour_us);
+    const uint64_t terabyte = UINT64_C(1) << 40, hour_us = UINT64_C(3600) * 1000 * 1000;
+    const uint64_t hours = 30 * 24;
+    for (uint64_t i = 0; i <= hours; i++)
+        series_add(&series, i * hour_us * NS_PER_US, terabyte, false);
+    series_check(&series);
+    CHECK(series.last.kib_us / (hours * hour_us) == terabyte / KIB);
+    char path[] = "/tmp/cairn-series-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK(series_write(&series, path));
+    static char text[SERIES_POINTS * 64];
+    CHECK(read(fd, text, sizeof text - 1) > 0);
+    CHECK(strstr(text, "\n2592000000000 1099511627776 2783138807808000000000\n") != NULL);
+    close(fd);
+    unlink(path);
 }
 
 TEST(series_is_written_with_its_last_reading)
