@@ -369,16 +369,29 @@ _PROGRAMS = (
     ("nodes", "document", "--operations 2M"),
     ("tree", "syntax_tree", "--operations 1M"),
     ("integers", "big_integers", "--operations 6M"),
+    ("zeroed", "calloc_sweep", "--least 16 --most 1K --bytes 1M"),
+    ("zeroed-large", "calloc_sweep", "--least 1K --most 32K --bytes 8M"),
+    ("strings", "realloc_growth", "--kind small --operations 3M"),
+    ("vectors", "realloc_growth", "--kind doubling --largest 64K --vectors 100 --operations 300K"),
+    (
+        "logs",
+        "realloc_growth",
+        "--kind step --step 256 --largest 16K --vectors 500 --operations 400K",
+    ),
+    ("lines", "aligned", "--most 1K --alignment 1K --operations 600K"),
+    ("pages", "aligned", "--most 4K --alignment 4K --blocks 2000 --operations 500K"),
     ("larson", "larson", "--threads 4 --operations 2M"),
     ("threads", "mixed", "--threads 4 --bytes 512M --live 32M"),
     ("births", "thread_birth", "--threads 4 --operations 2000"),
+    ("zeroed-threads", "calloc_sweep", "--threads 2 --least 16 --most 4K --bytes 1M"),
+    ("lines-threads", "aligned", "--threads 2 --most 512 --alignment 128 --operations 1M"),
     ("pipeline", "producer_consumer", "--threads 4 --operations 1500K"),
     ("freeing", "free_only", "--operations 500K"),
     ("counters", "false_sharing", "--kind active --objects 2 --size 24 --operations 200K"),
     ("words", "false_sharing", "--kind active --objects 1 --size 8 --operations 600K"),
     ("records", "false_sharing", "--kind active --objects 4 --size 24 --operations 100K"),
 )
-"""The programs on which the findings are tried: eight with one thread, then eight with several."""
+"""The programs on which the findings are tried. Those with one thread come first."""
 
 
 def _findings(*, quick: bool = False) -> tuple[Variant, ...]:

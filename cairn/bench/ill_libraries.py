@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from cairn import units
 from cairn.allocators.discover import cache_folder
 from cairn.allocators.tool_runner import Progress, build_environment, find_tool, packages_of
 from cairn.errors import CairnError
@@ -64,7 +65,7 @@ def specs(say: Progress) -> tuple[str, ...]:
         ) from error
     wanted = [one for one in ILL if not (home / f"{one.name}.so").is_file()]
     if wanted:
-        say(f"compiling {len(wanted)} ill allocators")
+        say(f"compiling {units.counted(len(wanted), 'ill allocator')}")
     for one in wanted:
         _compile(compiler, FOLDER / f"{one.name}.c", home / f"{one.name}.so")
     return tuple(f"{one.name}={home / one.name}.so:ILL={one.strength}" for one in ILL)

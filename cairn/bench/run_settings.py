@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn import native, units
-from cairn.allocators import discover
+from cairn.allocators import discover, obtain
 from cairn.allocators.contenders import default_contenders, left_out
 from cairn.allocators.tool_runner import Progress
 from cairn.bench import experiments, ill_libraries, real_programs
@@ -106,14 +106,15 @@ class Chosen(Struct, frozen=True):
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
         """Expected seconds for the warm-up round and `rule.min_rounds` rounds.
 
-        The durations were measured on one machine. Other machines differ by a factor of two and
-        more.
+        contenders: the number of all contenders, the ill ones included. The durations were
+        measured on one machine. Other machines differ by a factor of two and more.
         """
         trials = (rule.min_rounds + 1) * (2 if self.experiment.why and not instructions else 1)
         if self.experiment.ill:
-            more = Counter(index for of in _ill_only(self).values() for index in of)
+            ill = _ill_only(self)
+            more = Counter(index for of in ill.values() for index in of)
             return trials * sum(
-                (len(self.size.contenders) + more[index])
+                (contenders - len(ill) + more[index])
                 * (_ILL_FACTOR * variant.seconds + _OVERHEAD_S)
                 for index, variant in enumerate(self.variants)
             )
@@ -252,9 +253,15 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
         missing = [
             e.name
             for e in known
-            if e.name not in usable and e.name not in bundled and not e.hardened
+            if e.name not in usable and not e.hardened and obtain.obtainable(e)
         ]
         taken = available
+        for item in found:
+            entry = item.allocator
+            # Only the user can make a library again that the user has added.
+            is_added = not entry.comes_along and not obtain.obtainable(entry)
+            if is_added and item.problem is not None and entry.name not in usable:
+                say(f"{entry.name} is left out: {item.problem}")
         hardened = [entry.name for entry in known if entry.name in usable and entry.hardened]
         if hardened:
             say(

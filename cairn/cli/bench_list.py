@@ -7,6 +7,7 @@ from cairn.bench import misuse, run_settings
 from cairn.report.terminal import Screen
 from cairn.report.view import View
 from cairn.run import workloads
+from cairn.why.ill_allocators import ILL
 
 
 def render(here: int, view: View) -> str:
@@ -44,6 +45,7 @@ def _duration(name: str, here: int, quick: bool) -> str:
     """Returns about how long an experiment takes, in whole minutes."""
     (choice,) = run_settings.chosen([name], quick)
     count = (len(choice.size.contenders) or here) + len(choice.size.beside)
+    count += len(ILL) if choice.experiment.ill else 0
     rule = run_settings.rule(choice, None, count)
     seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
     return units.duration(60 * max(1, round(seconds / 60)))

@@ -14,6 +14,7 @@ from cairn.findings.thresholds import large_enough, of_threads
 from cairn.model import Finding
 from cairn.profile.estimates import busy_ns
 from cairn.profile.lock_table import thread_ns
+from cairn.profile.processors import processor_time
 from cairn.profile.tally import Profile
 
 __all__ = ["RULES", "Finding", "find"]
@@ -44,6 +45,19 @@ def find(profile: Profile) -> tuple[Finding, ...]:
         for rule in RULES
         if (finding := rule(profile)) is not None and large_enough(finding)
     ]
-    whole = thread_ns(profile) if any(one.of == "thread time" for one in raised) else 0.0
-    busy = min(1.0, (busy_ns(profile) or 0.0) / whole) if whole else 1.0
+    busy = _busy(profile) if any(one.of == "thread time" for one in raised) else 1.0
     return tuple(sorted(raised, key=lambda one: -of_threads(one.of, one.effect, busy)))
+
+
+def _busy(profile: Profile) -> float:
+    """CPU time as a share of the time that the threads can use at most; 1 if not known.
+
+    This is the sum of their life times. If there are more threads than processors, it is the time
+    of the processors.
+    """
+    whole, of = thread_ns(profile), processor_time(profile)
+    if of is not None:
+        whole = min(whole, of.whole)
+    elif profile.window is not None and profile.tree is not None and profile.tree.processors:
+        whole = min(whole, profile.tree.processors * profile.wall_ns)
+    return min(1.0, (busy_ns(profile) or 0.0) / whole) if whole else 1.0

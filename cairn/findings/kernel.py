@@ -23,6 +23,7 @@ from cairn.profile.estimates import (
     whole_cpu_ns,
 )
 from cairn.profile.lock_table import thread_ns
+from cairn.profile.processors import ProcessorTime, processor_time
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import GROUPS, RELEASING, WAITING, WAKING, Profile, lasting
@@ -543,7 +544,8 @@ def waits_alone(profile: Profile) -> Finding | None:
     No other thread can then end the wait. The effect of yielding is its share of CPU time. Other
     programs may run while the thread yields, and their time does not count. Sleeping takes no CPU
     time, so its effect is a share of the thread's time. The finding has the larger of the two
-    times. Sleeping counts only if it takes SHARE_LEAST of the thread's time.
+    times. Sleeping counts only if it takes SHARE_LEAST of the thread's time. If several such
+    processes run at once, they save no more than the time of the processors that is unused.
     """
     busy, whole = busy_ns(profile), thread_ns(profile)
     lines = [one for one in kernel_lines(profile) if one.name in WAITING]
@@ -557,9 +559,16 @@ def waits_alone(profile: Profile) -> Finding | None:
     of_time = min(1.0, total / whole) if whole else 0.0
     sleeps = of_time >= SHARE_LEAST and of_time * whole > of_cpu * busy
     share = of_time if sleeps else of_cpu
+    limit: tuple[str, ...] = ()
+    processors = processor_time(profile)
+    if sleeps and processors is not None:
+        most = (processors.unused + of_cpu * busy) / processors.whole
+        if most < share:
+            share, limit = most, (limit_by(processors),)
     if share < SHARE_LEAST:
         return None
     calls = sum(one.count for one in lines)
+    where = "a program" if len(lasting(profile.processes)) == 1 else "processes"
     return Finding(
         name=WAITS_ALONE,
         says="The allocator yields or sleeps, although there is no other thread",
@@ -569,10 +578,18 @@ def waits_alone(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             f"{_list(lines)}, {_per_operation(calls, profile)}: "
-            f"{units.time(total if sleeps else cpu)} in all, in a program of one thread",
+            f"{units.time(total if sleeps else cpu)} in all, in {where} of one thread",
+            *limit,
         ),
         advice="use an allocator that waits only if another thread holds what it needs",
     )
+
+
+def limit_by(of: ProcessorTime) -> str:
+    """The evidence that the processors limit the effect of waiting."""
+    used = units.percent(of.used_share, signed=False)
+    many = f"{of.processors:g} processor{'s' * (of.processors != 1)}"
+    return f"The program uses {used} of the time of {many}, which limits what it can save"
 
 
 def yields(profile: Profile) -> Finding | None:

@@ -90,7 +90,8 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
     Waiting and system calls are left out: other findings are about them.
 
     If `names` is given, only these kinds of operations count. Returns None if more than UNTIMED_MAX
-    of the operations are of untimed kinds.
+    of the operations are of untimed kinds. For named kinds, it also returns None if their medians
+    are needed and too few operations of a kind were timed for one.
     """
     found = [one for name, one in summary.kinds.items() if names is None or name in names]
     timed = [one for one in found if one.own_ns is not None]
@@ -100,6 +101,8 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
     waits = _waiting_ns(summary) > WAITING_MOST * sum(
         one.total_ns or 0.0 for one in summary.kinds.values()
     )
+    if waits and names is not None and any(one.median_ns is None for one in timed):
+        return None
     return _Kinds(
         known,
         sum(_without_waiting(one) if waits else one.own_ns or 0.0 for one in timed),

@@ -30,7 +30,8 @@ def large_enough(finding: Finding) -> bool:
 def of_threads(of: str, effect: float, busy: float) -> float:
     """An effect in the unit of effects in thread time, if it is a share of CPU time.
 
-    busy: CPU time as a share of the life times of all threads.
+    busy: CPU time as a share of the life times of all threads, or of the time of the processors if
+        that is less.
     """
     return effect * busy if of == "CPU" else effect
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import AtomicSamples
-from cairn.findings.kernel import QUEUEING, has_threads, share_of_cpu
+from cairn.findings.kernel import QUEUEING, has_threads, limit_by, share_of_cpu
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, Estimate, busy_ns
 from cairn.profile.lock_table import LockTable, lock_table, thread_ns
@@ -222,15 +222,12 @@ def _within_processors(
         return found
     is_full = of.used_share >= FULL_LEAST
     effect, low = (in_waits / busy,) * 2 if is_full else (most, in_waits / of.whole)
-    used = units.percent(of.used_share, signed=False)
-    many = f"{of.processors:g} processor{'s' * (of.processors != 1)}"
-    told = f"The program uses {used} of the time of {many}, which limits what it can save"
     return replace(
         found,
         of="CPU" if is_full else found.of,
         effect=effect,
         interval=Interval(low, max(effect, most), LEVEL),
-        evidence=(*found.evidence, told),
+        evidence=(*found.evidence, limit_by(of)),
     )
 
 

@@ -46,7 +46,7 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
         most = max(one.high for one in predictions)
         yield (
             f"No other allocator {among} is expected to save 5 % of the CPU time: "
-            f"{_at_most(most)}, although {_LAYOUT}."
+            f"{_at_most(most)}; {_LAYOUT}."
         )
         return
     which = f"the best {among}, {best.allocator},"

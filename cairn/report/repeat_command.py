@@ -68,8 +68,9 @@ def _of_plan(run: Run, plan: Sequence[str]) -> Iterator[str]:
 
 
 def _of_bench(run: Run, bench: str) -> Iterator[str]:
-    # The command itself adds the ill allocators.
-    others = [one for one in run.competing if not _is_ill(one)]
+    # The experiment on findings adds the ill allocators itself.
+    adds = bench.split()[:1] == ["findings"]
+    others = [one for one in run.competing if not (adds and _is_ill(one))]
     yield from ("cairn", "bench", *bench.split(), *_contenders(others))
     if run.rule.precision is None:
         yield from ("-r", str(run.rule.max_rounds))

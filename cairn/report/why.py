@@ -306,12 +306,13 @@ def _points(gap: Gap, part: Part) -> str:
     if part.change is None or not whole:
         return ""
     share = part.change / whole
-    if abs(share) >= TWICE:
-        return f"{'−' if share < 0 else '+'}{multiple(abs(share))} times"
+    plus = "+"
     if _in_shares(gap):
         share *= 1 if (gap.whole.change or 0.0) > 0 else -1
-        return _percent(share, part, whole).removeprefix("+")
-    return _percent(share, part, whole)
+        plus = ""
+    if abs(share) >= TWICE:
+        return f"{'−' if share < 0 else plus}{multiple(abs(share))} times"
+    return _percent(share, part, whole).replace("+", plus)
 
 
 def _in_shares(gap: Gap) -> bool:
@@ -535,9 +536,11 @@ def _handling(calling: Part, memory: Gap | None, processes: float) -> str:
     if memory is None or not memory.is_shown or not calling.shown:
         return ""
     longer, larger = calling.ratio, memory.whole.ratio
-    if not longer or not larger or (longer - 1) * (larger - 1) <= 0:
+    if longer is None or not larger or (longer - 1) * (larger - 1) <= 0:
         return ""
-    if max(larger, 1 / larger) - 1 < _HANDLED_LEAST * (max(longer, 1 / longer) - 1):
+    # Without a clock sample in this part, it is not known how many times less it takes.
+    times = max(longer, 1 / longer) if longer else 1.0
+    if max(larger, 1 / larger) - 1 < _HANDLED_LEAST * (times - 1):
         return ""
     pages = abs(memory.whole.change or 0.0) / 4096
     if abs(calling.change or 0.0) > pages * _HANDLED_NS * processes:
@@ -577,15 +580,15 @@ def _lead(gap: Gap, whole: str, reasons: Mapping[str, str]) -> str:
     """
     largest = gap.largest
     if largest is None:
-        return "no single part is shown"
+        return "the difference is shown, but no part of it is"
     if largest.name != UNEXPLAINED and not largest.shown:
         return (
-            f"its largest part may be chance ({largest.name} {amount(gap, largest, whole)}), so it "
-            "needs more rounds"
+            f"the largest part of the difference may be chance ({largest.name} "
+            f"{amount(gap, largest, whole)}); use more rounds (-r)"
         )
     if not largest.borne_out:
         return (
-            f"its largest part is contradicted by the number of events ({largest.name} "
+            f"the number of events contradicts the largest part of the difference ({largest.name} "
             f"{amount(gap, largest, whole)})"
         )
     if largest.name == UNEXPLAINED:
@@ -660,7 +663,7 @@ def _itself(part: Part) -> str:
         takes = "the program's own system calls and its exit take"
     change, ratio, other = part.change or 0.0, part.ratio, part.other or 0.0
     longer = "longer" if change > 0 else "less time"
-    if ratio is None:
+    if not ratio:  # none of the clock samples of one of the two contenders was in this part
         return f"{takes} {units.time(abs(change))} {longer}"
     if ratio >= TWICE:
         return f"{takes} {_times(part)} as long"
@@ -706,7 +709,7 @@ def _rest(gap: Gap, reasons: Mapping[str, str]) -> Iterator[str]:
     if against:
         yield f"In the other direction: {'; '.join(_cause(gap, one, reasons) for one in against)}."
     if undecided:
-        yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
+        yield f"Not shown yet; more rounds (-r) may show it: {_listed(gap, undecided)}."
     if contradicted:
         yield f"Contradicted by the number of events: {_listed(gap, contradicted)}."
     told = gap.unmeasured if rest in named else ()

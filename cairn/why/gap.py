@@ -94,6 +94,7 @@ from cairn.model import (
     twin,
 )
 from cairn.profile.estimates import Estimate
+from cairn.profile.processors import number_in
 from cairn.why.costly_functions import FunctionCost, costliest
 from cairn.why.costly_locks import LockCosts, lock_costs
 from cairn.why.memory_parts import memory_gap
@@ -158,8 +159,8 @@ class Why(Struct, frozen=True):
     """By contender: the processes of its probed runs that the probe could not record, by program
     and reason as in `Sample.unrecorded`. Only contenders with such processes are in it."""
     busy: Mapping[str, float] = field(default_factory=dict)
-    """By contender: CPU time as a share of the life times of all threads. Only contenders for which
-    it is known are in it."""
+    """By contender: CPU time as a share of the life times of all threads, or of the time of the
+    processors if that is less. Only contenders for which it is known are in it."""
     functions: Mapping[str, tuple[FunctionCost, ...]] = field(default_factory=dict)
     """By contender: the functions in which the allocator's code takes the most CPU time. Empty if
     the parts do not come from clock samples."""
@@ -227,19 +228,22 @@ def explain(
         why = _none(contender, baseline, workload, reason)
         return replace(why, unrecorded=unrecorded)
     time = _time(pairs)
+    here = number_in(run.settings.cpus) if run.settings.cpus else run.host.cpus
+    both = {
+        name: [pair[place] for pair in pairs] for place, name in enumerate((contender, baseline))
+    }
+    busy = {name: share for name, its in both.items() if (share := _busy(its, here)) is not None}
     found = [
         (name, raised)
-        for name, place in ((contender, 0), (baseline, 1))
-        for raised in _mostly([pair[place].summary.findings for pair in pairs])
+        for name, its in both.items()
+        for raised in _mostly([side.summary.findings for side in its])
     ]
     if time.by == "clock":
         found = [
             (name, raised)
-            for name, place in ((contender, 0), (baseline, 1))
+            for name, its in both.items()
             for raised in in_plain_runs(
-                [one for whose, one in found if whose == name],
-                [pair[place] for pair in pairs],
-                _busy([pair[place] for pair in pairs]) or 1.0,
+                [one for whose, one in found if whose == name], its, busy.get(name, 1.0)
             )
         ]
     return Why(
@@ -249,32 +253,31 @@ def explain(
         rounds=len(pairs),
         time=time,
         memory=memory_gap(pairs),
-        processes=max(_processes([pair[place] for pair in pairs]) for place in (0, 1)),
+        processes=max(_processes(its) for its in both.values()),
         findings=_slow_operations(pairs, time),
         raised=tuple(found),
         unrecorded=unrecorded,
-        busy={
-            name: share
-            for name, place in ((contender, 0), (baseline, 1))
-            if (share := _busy([pair[place] for pair in pairs])) is not None
-        },
+        busy=busy,
         functions={
             name: costly
-            for name, place in ((contender, 0), (baseline, 1))
-            if time.by == "clock" and (costly := costliest([pair[place] for pair in pairs]))
+            for name, its in both.items()
+            if time.by == "clock" and (costly := costliest(its))
         },
-        locks={
-            name: costs
-            for name, place in ((contender, 0), (baseline, 1))
-            if (costs := lock_costs([pair[place] for pair in pairs])) is not None
-        },
+        locks={name: costs for name, its in both.items() if (costs := lock_costs(its)) is not None},
         layout=_layout(pairs, time, (contender, baseline)),
     )
 
 
-def _busy(sides: Sequence[Side]) -> float | None:
-    """CPU time as a share of the life times of all threads; None if these are not known."""
-    lived = statistics.fmean(side.summary.threads_ns for side in sides)
+def _busy(sides: Sequence[Side], here: int) -> float | None:
+    """CPU time as a share of the life times of all threads; None if these are not known.
+
+    If there are more threads than processors, it is the share of the time of the processors. `here`
+    is their number on this machine, for runs that do not know how many the program may use.
+    """
+    lived = statistics.fmean(
+        min(side.summary.threads_ns, (side.summary.processors or here) * side.plain.wall_ns)
+        for side in sides
+    )
     took = statistics.fmean(cpu_ns(side.plain) for side in sides)
     return min(1.0, took / lived) if lived else None
 

@@ -50,7 +50,7 @@ def in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side], busy: float)
     evidence also gives an upper limit: all CPU time in the allocator, because its code also waits
     for the cache line of the lock.
 
-    busy: CPU time as a share of the life times of all threads.
+    busy: as in `of_threads`.
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)

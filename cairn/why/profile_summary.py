@@ -74,6 +74,7 @@ def summarized(profile: Profile) -> ProbeSummary:
         ),
         live_counted=profile.largest.live_counted,
         threads_ns=thread_ns(profile),
+        processors=profile.tree.processors if profile.tree is not None else None,
         spun_ns=sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING),
         findings=find(profile),
         detours_ns=detours_ns,

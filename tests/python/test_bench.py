@@ -27,6 +27,7 @@ from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule,
 from cairn.report import terminal
 from cairn.report.view import View
 from cairn.run import workloads
+from cairn.why.ill_allocators import ILL
 from cairn.why.prediction_score import CALIBRATING, PROGRAMS
 
 GIB = 1 << 30
@@ -100,10 +101,12 @@ def test_each_program_of_the_findings_counts_with_its_own_duration() -> None:
         choice,
         size=replace(choice.size, variants=(*first, replace(last, seconds=last.seconds + 9))),
     )
-    contenders = len(choice.size.contenders)
-    more = slower.expected_s(0, choice.size.rule) - choice.expected_s(0, choice.size.rule)
-    cells = more / (2 * (choice.size.rule.min_rounds + 1) * 2 * 9)
-    assert cells >= contenders and cells == pytest.approx(round(cells))
+    rule, ill = choice.size.rule, len(ILL)
+    every, one = len(choice.size.contenders) + ill, 1 + ill
+    runs = 2 * (rule.min_rounds + 1)
+    for contenders in (every, one):
+        more = slower.expected_s(contenders, rule) - choice.expected_s(contenders, rule)
+        assert more / (9 * runs) == pytest.approx(run_settings._ILL_FACTOR * (contenders - ill + 1))
 
 
 def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> None:

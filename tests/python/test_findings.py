@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from support.probes import OLD, Made, busy, gathered
 
 from cairn import units
-from cairn.findings import find
+from cairn.findings import _busy, find
 from cairn.findings.waiting import one_lock, queues
 from cairn.model import Finding
 from cairn.profile.lock_table import LockTable, LockUse
-from cairn.profile.tally import CALLS, ClockRun, KernelClock, LockCount, Profile
+from cairn.profile.tally import CALLS, ClockRun, KernelClock, LockCount, Profile, Window
 from cairn.report.profile import title_parts
 from cairn.report.profile_answer import because
 from cairn.why.profile_summary import summarized
@@ -290,6 +290,38 @@ def test_a_lone_thread_waits_alone_and_never_queues(tmp_path: Path) -> None:
     assert (two.name, two.of, two.effect) == ("yields", "CPU", found.effect)
 
 
+@pytest.mark.parametrize("processors", [2, 64])
+def test_processes_that_sleep_save_no_more_than_the_processors_have(
+    tmp_path: Path, processors: int
+) -> None:
+    """Eight processes of one thread sleep for half of their lives of a second.
+
+    They use nine tenths of the time of two processors. "50 % of the threads' time" was once the
+    effect, whatever the number of processors.
+    """
+    files = []
+    for pid in range(100, 108):
+        made = busy(pid=pid, user_us=225_000)
+        made.threads["lived_ticks"][0] = 2_000_000_000
+        made.kernel("sleep", 100, 5_000_000)
+        files.append(made)
+    profile = gathered(tmp_path, *files, system_ns=1)
+    assert profile.tree is not None
+    used_ns = 8 * 225_000_000
+    tree = replace(profile.tree, wall_ns=10**9, user_ns=used_ns, processors=processors)
+    (found,) = find(replace(profile, tree=tree))
+    assert (found.name, found.of) == ("waits-alone", "thread time")
+    assert found.evidence[0].endswith(" in all, in processes of one thread")
+    limited = found.evidence[1:]
+    if processors == 2:
+        assert found.effect == pytest.approx(0.1, abs=0.01)
+        assert limited == (
+            "The program uses 90.0 % of the time of 2 processors, which limits what it can save",
+        )
+    else:
+        assert found.effect == pytest.approx(0.5, abs=0.03) and not limited
+
+
 @pytest.mark.parametrize("idle", [0, 3, 31])
 def test_yields_cost_cpu_time_whatever_other_threads_do(tmp_path: Path, idle: int) -> None:
     """A thread yields in each free. Of its 900 ms of CPU time, 450 ms are in these calls.
@@ -541,10 +573,13 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     assert "800 futex wake more than waits, " in wakes.evidence[0]
 
 
-def crowded(tmp_path: Path, processors: float | None, busy_ms: int = 2_000) -> Profile:
+def crowded(
+    tmp_path: Path, processors: float | None, busy_ms: int = 2_000, other_ms: int = 0
+) -> Profile:
     """The profile of 64 threads that live for a second each, and wait for 60 of these 64 seconds.
 
-    A tenth of the CPU time is in the waits, which go to sleep.
+    A tenth of the CPU time is in the waits, which go to sleep. `other_ms` of it are in other system
+    calls.
     """
     made = Made(user_us=busy_ms * 1_000)
     made.called("malloc", "small", 1_000_000, 64)
@@ -553,6 +588,8 @@ def crowded(tmp_path: Path, processors: float | None, busy_ms: int = 2_000) -> P
     made.start["threads_most"] = 64
     made.kernel("futex wait", 1_000_000, 60_000)
     made.start["calls"][0, CALLS.index("futex wait")]["cpu_ns"] = busy_ms * 100_000
+    if other_ms:
+        made.kernel("other", 1_000 * other_ms, 1_000)
     profile = gathered(tmp_path, made, system_ns=1)
     assert profile.tree is not None
     half_ns = busy_ms * 500_000
@@ -585,6 +622,23 @@ def test_threads_can_wait_less_only_as_far_as_processors_are_idle(tmp_path: Path
     assert (found.of, found.effect) == ("thread time", pytest.approx(0.325, rel=0.01))
     assert found.interval.low == pytest.approx(0.075, rel=0.01)
     assert found.interval.high == found.effect
+
+
+def test_cpu_time_is_compared_with_waiting_by_the_time_of_the_processors(tmp_path: Path) -> None:
+    """The program uses 90 % of two processors. Without the waits, it could save 19 % of their time.
+
+    System calls take 28 % of the CPU time, which is 25 % of the processors' time. It once counted
+    as 0.8 %, because the 64 threads had 32 times the time of the processors.
+    """
+    found = find(crowded(tmp_path, 2, busy_ms=1_800, other_ms=500))
+    assert names(found) == ["calls-the-kernel", "queues"]
+    assert found[1].effect == pytest.approx(0.19, rel=0.01)
+    assert names(find(crowded(tmp_path / "many", 64, busy_ms=1_800, other_ms=500)))[0] == "queues"
+    # In a window, the effect of `queues` has no limit, but the order must be the same.
+    profile = crowded(tmp_path / "window", 2, busy_ms=1_800, other_ms=500)
+    begin_ns = profile.processes[0].begin_ns
+    seen = replace(profile, window=Window(begin_ns, begin_ns + 10**9, 0))
+    assert _busy(seen) == pytest.approx(0.9, rel=0.01)
 
 
 def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:

@@ -228,9 +228,9 @@ def told(saves: float, low: float, high: float, name: str = "quick") -> Predicti
                             "−4 and 40 %, and how"),
         ((0.02, 0.01, 0.06), "Whether another allocator saves 5 % of the CPU time is not known"),
         ((0.02, -0.01, 0.04), "No other allocator of 2 measured on this machine is expected to save "
-                              "5 % of the CPU time: at most 4.5 %, although how"),
+                              "5 % of the CPU time: at most 4.5 %; how"),
         ((0.02, -0.01, 0.0499), "No other allocator of 2 measured on this machine is expected to "
-                                "save 5 % of the CPU time: less than 5 %, although how"),
+                                "save 5 % of the CPU time: less than 5 %; how"),
     ],
 )  # fmt: skip
 def test_the_sentence_says_no_more_than_the_interval(

@@ -236,6 +236,18 @@ def test_waiting_for_other_threads_is_no_slow_path() -> None:
         assert [one.name for one in found] == names
 
 
+def test_a_kind_without_a_median_is_not_compared_if_threads_wait() -> None:
+    """Its median once counted as 0 ns, so the other allocator was slow against nothing."""
+    kinds = dict(an_account().kinds)
+    kinds["realloc"] = Operations(200_000, 8, 20.0 * MS, None)
+    waits = an_account(kinds=kinds, waiting_ns=30.0 * MS)
+    calm = an_account(kinds=kinds)
+    assert find(Two([calm] * 8, [waits] * 8, 100.0 * MS, longer(20.0))) == ()
+    slower = dict(kinds) | {"realloc": Operations(200_000, 8, 40.0 * MS, None)}
+    found = find(Two([an_account(kinds=slower)] * 8, [calm] * 8, 100.0 * MS, longer(20.0)))
+    assert [one.name for one in found] == ["slow-realloc"]
+
+
 def test_spinning_is_no_slow_work_of_the_allocators_code() -> None:
     """The allocator's own code takes 40 ms longer. In 30 of these 40 ms, the threads spin.
 

@@ -40,6 +40,7 @@ def an_account(**more: object) -> ProbeSummary:
         slack_bytes=8 * MIB,
         resident_bytes=100 * MIB,
         live_counted=True,
+        processors=64.0,
     )
     return replace(made, **more)  # type: ignore[arg-type]
 

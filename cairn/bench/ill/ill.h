@@ -9,6 +9,7 @@
  *   system calls and memory.
  * - ill_gave, if an illness sets it, is called with every block that malloc and realloc return. If
  *   `is_new` is false, the block has content that must stay.
+ * - ill_zeroed, if an illness sets it, is called with every block that calloc has cleared.
  * - ill_own, if an illness sets it, serves blocks itself.
  */
 #ifndef ILL_H
@@ -24,6 +25,7 @@ static void ill_allocates(size_t *bytes); /* may increase *bytes */
 static int ill_frees(void *block);        /* returns 0 to keep the block from being freed */
 
 static void (*ill_gave)(void *block, bool is_new);
+static void (*ill_zeroed)(void *block, size_t bytes);
 
 struct ill_own {
     void *(*serve)(size_t bytes); /* returns NULL to use the next allocator */
@@ -94,7 +96,12 @@ void *calloc(size_t count, size_t each)
     if (__builtin_mul_overflow(count, each, &bytes))
         return NULL;
     void *block = malloc(bytes);
-    return block == NULL ? NULL : memset(block, 0, bytes);
+    if (block == NULL)
+        return NULL;
+    memset(block, 0, bytes);
+    if (ill_zeroed != NULL)
+        ill_zeroed(block, bytes);
+    return block;
 }
 
 void *realloc(void *block, size_t bytes)
