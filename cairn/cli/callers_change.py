@@ -9,7 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 import cairn
-from cairn.cli.console import check_out, emit, given, wants_color, width_of
+from cairn.cli.console import check_out, emit, given, refuse_one_file, wants_color, width_of
 from cairn.cli.stack_outputs import names_of
 from cairn.errors import CairnError, UsageError
 from cairn.report.view import View
@@ -42,10 +42,12 @@ def report(
     from cairn.report import naming_table
 
     outs = [None if out in (None, "-") else Path(str(out)) for out in (as_json, as_csv)]
+    refuse_one_file(*outs)
     for out in outs:
         check_out(out, force)
     both = []
     changed: set[str] = set()
+    lacking: list[str] = []
     for folder in (before, after):
         profile = gather(folder)
         if not any(file.samples for file in profile.stacks):
@@ -57,6 +59,7 @@ def report(
         found_here = stacks(profile.stacks, names.at)
         changed |= names.changed
         both.append((profile.stacks, by_function(found_here)))
+        lacking += table.incomplete(str(folder), profile, found_here)
     found = difference(*both)
     first, last = str(before), str(after)
     if as_json:
@@ -65,5 +68,6 @@ def report(
         emit(table.rows(found), outs[1], force)
     stream = sys.stderr if "-" in (as_json, as_csv) else sys.stdout
     view = View("text", False, wants_color(color, stream), width_of(stream))
-    text = table.render(found, first, last, view, naming_table.changed(changed))
+    warning = naming_table.changed(changed)
+    text = table.render(found, first, last, view, warning, lacking)
     click.echo(text, nl=False, err=stream is sys.stderr, color=True)

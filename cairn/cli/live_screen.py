@@ -68,8 +68,15 @@ class LiveScreen:
     is written to the terminal when the screen ends.
     """
 
-    def __init__(self, read: Callable[[], Seen], title: str, folder: Path, color: str) -> None:
-        """read: returns the counts so far. folder: a private folder for the program's output."""
+    def __init__(
+        self, read: Callable[[Callable[[], bool]], Seen], title: str, folder: Path, color: str
+    ) -> None:
+        """Prepares the screen.
+
+        read: returns the counts so far. Its argument returns whether the screen has ended, so that
+            the counts are not needed any more.
+        folder: a private folder for the program's output.
+        """
         self._read, self._title = read, title
         self._file = folder / "output"
         self.output = os.open(
@@ -112,7 +119,9 @@ class LiveScreen:
             began = time.monotonic()
             with contextlib.suppress(CairnError):
                 # A file may be incomplete for a moment. The screen then keeps its numbers.
-                before, now = now, self._read()
+                before, now = now, self._read(self._over.is_set)
+            if self._over.is_set():
+                return
             self._draw(before, now)
             took = time.monotonic() - began
 

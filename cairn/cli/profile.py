@@ -32,7 +32,7 @@ from cairn.cli.console import (
 )
 from cairn.cli.root_command import cli
 from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
-from cairn.cli.stack_outputs import StackOutputs
+from cairn.cli.stack_outputs import FoundStacks, StackOutputs
 from cairn.cli.window import Counting, Span
 from cairn.errors import CairnError, ContenderFailed, UsageError, cannot
 from cairn.report.view import View
@@ -41,6 +41,7 @@ from cairn.run import store
 if TYPE_CHECKING:
     from cairn.cli import share_runs
     from cairn.model import Contender
+    from cairn.profile.callers import Stack
     from cairn.profile.spare import Spare
     from cairn.profile.tally import Profile, Tree
     from cairn.run.foreground import Ended
@@ -299,6 +300,10 @@ def profile(
         path_instructions.profile(spec, command, runs, as_json, as_csv, force, color)
     if delay is not None and toggle:
         raise UsageError("--delay and --signal both say when to begin; leave out one of them")
+    if stacks == "off" and forms.wanted and was_given("stacks"):
+        raise UsageError(
+            "--stacks=off records no call stacks; leave it out, or leave out what needs them"
+        )
     if stacks == "off" and (forms.wanted or every is not None) and not was_given("stacks"):
         stacks = "sampled"
     for name, how in (("--stacks", stacks), ("--layout", layout)):
@@ -373,8 +378,9 @@ def profile(
                         quiet=True,
                     ),
                 )
-                tree = _tree(command, contender, ended, folder, spare, again, layout != "off")
+                tree = None
                 try:
+                    tree = _tree(command, contender, ended, folder, spare, again, layout != "off")
                     ended = _finished(counting, tree, ended)
                 finally:
                     if keep is not None:
@@ -416,9 +422,12 @@ def _screen(
         return
     from cairn.cli import live_screen
     from cairn.cli.live_look import Looking
+    from cairn.profile.code_owners import AllocatorCode
+    from cairn.profile.cpu_samples import GrowingSamples
     from cairn.report.live_screen import title
 
-    looking = Looking(contender, folder, spare, scratch / "cpu_samples", time.monotonic_ns())
+    samples = GrowingSamples(scratch / "cpu_samples", AllocatorCode.of(contender))
+    looking = Looking(folder, spare, samples, time.monotonic_ns())
     head = title(shlex.join(command), contender.title)
     with live_screen.LiveScreen(looking.look, head, scratch, color) as shown:
         yield shown.output
@@ -458,36 +467,18 @@ class _Outs:
     def report(
         self, found: Profile, title: str | None, stream: TextIO, folder: Path | None = None
     ) -> None:
-        """Writes the report in all forms that were asked for.
+        """Writes the report in all forms that were asked for. The text comes first.
 
         title: the allocator's name. folder: as for `stack_outputs.names_of`.
+
+        If a form cannot be written, the others are written nevertheless. Then the first error is
+        raised.
         """
-        from cairn.report import profile, profile_export
+        from cairn.report import profile
 
         others = _predicted(found)
         callers = self._forms.stacks(found, folder)
         stacks = callers.shown
-        if self._json:
-            text = profile_export.document(
-                found, allocator=title, cairn=cairn.__version__, others=others, stacks=stacks
-            )
-            emit(text, _path(self._json), self._force)
-        if self._csv:
-            emit(profile_export.rows(found, stacks), _path(self._csv), self._force)
-        if self._page is not None:
-            from cairn.page import profile as pages
-
-            made_by = shlex.join(["cairn", *sys.argv[1:]])
-            text = pages.page(
-                found,
-                allocator=title,
-                others=others,
-                stacks=stacks,
-                stacks_notes=callers.notes,
-                made_by=made_by,
-            )
-            emit(text, self._page, self._force)
-        self._forms.write(callers, profile.program_of(found), self._force)
         colored = wants_color(self._color, stream)
         view = View("text", self._full, colored, width_of(stream))
         text = profile.render(
@@ -499,7 +490,61 @@ class _Outs:
             tree=self._forms.tree,
             stacks_notes=callers.notes,
         )
-        click.echo(text, nl=False, err=stream is sys.stderr, color=True)
+        writes: tuple[Callable[[], None], ...] = (
+            lambda: click.echo(text, nl=False, err=stream is sys.stderr, color=True),
+            lambda: self._write_data(found, title, others, stacks),
+            lambda: self._write_rows(found, stacks),
+            lambda: self._write_page(found, title, others, callers),
+            *self._forms.writes(callers, profile.program_of(found), self._force),
+        )
+        failed: list[CairnError | OSError] = []
+        for write in writes:
+            try:
+                write()
+            except (CairnError, OSError) as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def _write_data(
+        self,
+        found: Profile,
+        title: str | None,
+        others: Sequence[Prediction],
+        stacks: Sequence[Stack],
+    ) -> None:
+        if not self._json:
+            return
+        from cairn.report import profile_export
+
+        text = profile_export.document(
+            found, allocator=title, cairn=cairn.__version__, others=others, stacks=stacks
+        )
+        emit(text, _path(self._json), self._force)
+
+    def _write_rows(self, found: Profile, stacks: Sequence[Stack]) -> None:
+        if not self._csv:
+            return
+        from cairn.report import profile_export
+
+        emit(profile_export.rows(found, stacks), _path(self._csv), self._force)
+
+    def _write_page(
+        self, found: Profile, title: str | None, others: Sequence[Prediction], callers: FoundStacks
+    ) -> None:
+        if self._page is None:
+            return
+        from cairn.page import profile as pages
+
+        text = pages.page(
+            found,
+            allocator=title,
+            others=others,
+            stacks=callers.shown,
+            stacks_notes=callers.notes,
+            made_by=shlex.join(["cairn", *sys.argv[1:]]),
+        )
+        emit(text, self._page, self._force)
 
 
 def _predicted(found: Profile) -> tuple[Prediction, ...]:
@@ -643,12 +688,13 @@ def _tree(
     tree = tree_of(ended.launched, command, contender)
     missing = missing_processes(*noted, ended.unreached, ())
     tree = replace(tree, missing=missing, layout=layout)
-    # If the files cannot be read, the report says so later.
-    with contextlib.suppress(CairnError):
+    try:
         found = gather(folder, spare.profiles() if spare is not None else (), tree)
-        missing = missing_processes(*noted, ended.unreached, found.processes)
-        tree = replace(tree, missing=missing, clock=again.clock(found, ended))
-    return tree
+    except CairnError:
+        # The files cannot be read, and the report says so later.
+        return tree
+    missing = missing_processes(*noted, ended.unreached, found.processes)
+    return replace(tree, missing=missing, clock=again.clock(found, ended))
 
 
 _OF_THE_PROBE = re.compile(r"\d+\.\d+\.(probe|layout|stacks)")

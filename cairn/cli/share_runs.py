@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn.cli.console import say, stderr
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.run import stop_request
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ def refuse(runs: int | None, given: GivenInput) -> None:
         )
 
 
+def dispatched(found: Profile) -> frozenset[int]:
+    """The ids of the processes whose system calls the probe dispatched."""
+    return frozenset(one.pid for one in found.processes if one.seen == "dispatch")
+
+
 def sampled(
     found: Profile, contender: Contender, file: Path, between: tuple[int, int] | None = None
 ) -> KernelClock:
@@ -80,12 +85,11 @@ def sampled(
     from cairn.profile import code_owners, cpu_samples
     from cairn.profile.tally import KernelClock
 
-    dispatched = frozenset(one.pid for one in found.processes if one.seen == "dispatch")
     run, why = cpu_samples.clocked(
         file,
         code_owners.AllocatorCode.of(contender),
         probed=True,
-        dispatched=dispatched,
+        dispatched=dispatched(found),
         between=between,
     )
     return KernelClock((run,) if run is not None else (), why)
@@ -123,7 +127,11 @@ class Again(Struct, frozen=True):
             stop_request.check()
             if ran == 1:
                 say(stderr(), "note", _announcement(self.runs))
-            (again, unsampled), ran = self._once(first, ended), ran + 1
+            try:
+                (again, unsampled), ran = self._once(first, ended), ran + 1
+            except CairnError as error:
+                # The samples of the runs before it still count.
+                return replace(clock, unsampled=f"the program could not be run again: {error}")
             longest_s = max(longest_s, time.monotonic() - now)
             if unsampled:
                 return replace(clock, unsampled=unsampled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ class FoundStacks(Struct, frozen=True):
     shown: tuple[Stack, ...]
     """The stacks as the report shows them: with source lines, or added up by function."""
     notes: tuple[str, ...]
-    """Sentences that say why names or lines are missing."""
+    """Sentences that say why stacks, names or lines are missing."""
+    recorded: bool = True
+    """Whether the profile has call stacks."""
 
 
 def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = ()) -> FrameNames:
@@ -84,18 +87,20 @@ class StackOutputs(Struct, frozen=True):
     def stacks(self, profile: Profile, folder: Path | None) -> FoundStacks:
         """The call stacks of the profile. folder: as for `names_of`.
 
-        Raises CairnError if a form needs call stacks and the profile has none.
+        If a form needs call stacks and the profile has none, a note says so. But for a kept
+        profile, which can be reported again without this form, it raises CairnError.
         """
         from cairn.profile.callers import by_function, has_lines, stacks
         from cairn.report.naming_table import NO_LINES, changed, lines_missing
 
-        if self.wanted and not profile.stacks:
-            raise CairnError(
-                profile.stacks_problem
-                or "there are no call stacks in this profile; record it with --stacks"
-            )
         if not profile.stacks:
-            return FoundStacks((), (), ())
+            if self.wanted and folder is not None:
+                raise CairnError(
+                    profile.stacks_problem
+                    or "there are no call stacks in this profile; record it with --stacks"
+                )
+            notes = self._without(profile) if self.wanted else ()
+            return FoundStacks((), (), notes, recorded=False)
         names = names_of(profile, folder, self.debug_path)
         finest = stacks(profile.stacks, names.at)
         note = ""
@@ -106,8 +111,23 @@ class StackOutputs(Struct, frozen=True):
         notes = tuple(one for one in (changed(names.changed), note) if one)
         return FoundStacks(finest, finest if self.by_line else by_function(finest), notes)
 
-    def write(self, found: FoundStacks, title: str, force: bool) -> None:
-        """Writes all forms."""
+    def _without(self, profile: Profile) -> tuple[str, ...]:
+        """The sentences that say what is not written, because no call stacks were recorded."""
+        from cairn.report.formatting import printable
+
+        why = (
+            "▲ No call stacks were recorded. They are lost if a process changes its user or its "
+            "root folder, or installs a filter of system calls."
+        )
+        # The notes of the report have the problem.
+        told = [] if profile.stacks_problem else [why]
+        if self.files:
+            files = " and ".join("standard output" if one == "-" else one for one in self.files)
+            told.append(f"▲ Without call stacks, nothing is written to {files}.")
+        return tuple(map(printable, told))
+
+    def writes(self, found: FoundStacks, title: str, force: bool) -> tuple[Callable[[], None], ...]:
+        """Returns a function for each form that writes it; none if there are no call stacks."""
         from cairn.report import flame_graph, stack_forms
 
         finest, shown, by_line = found.finest, found.shown, self.by_line
@@ -120,9 +140,15 @@ class StackOutputs(Struct, frozen=True):
                 lambda: flame_graph.flame_graph(finest, title, by_line=by_line),
             ),
         )
-        for file, content in forms:
-            if file is not None:
-                emit(content(), _path(file), force)
+        return tuple(
+            partial(_write, content, _path(file), force)
+            for file, content in forms
+            if file is not None and found.recorded
+        )
+
+
+def _write(content: Callable[[], str | bytes], file: Path | None, force: bool) -> None:
+    emit(content(), file, force)
 
 
 def _path(out: str) -> Path | None:

@@ -61,7 +61,7 @@ class Counting:
         self._span, self._folder, self._spare, self._report = span, folder, spare, report
         self._witness = witness
         self._events: SimpleQueue[Literal["signal", "over"]] = SimpleQueue()
-        self._started_ns = time.monotonic_ns()
+        self._started_ns = self._ended_ns = time.monotonic_ns()
         self._begin: Snapshot | None = None
         self._reported = False
         self._failure: Exception | None = None
@@ -69,11 +69,16 @@ class Counting:
 
     def __enter__(self) -> Counting:
         self._started_ns = time.monotonic_ns()
+        # foreground.run() puts this handler back when the program has ended. So a signal that comes
+        # later, before the report is written, does not kill cairn.
+        for toggle, handler in self.signals.items():
+            signal.signal(toggle, lambda *_, handler=handler: handler())
         if not self._span.whole:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended_ns = time.monotonic_ns()
         self._events.put("over")
         if not self._span.whole:
             self._thread.join()
@@ -104,7 +109,7 @@ class Counting:
             others = self._spare.profiles() if self._spare is not None else ()
             self._report(reader.gather(self._folder, others, tree))
         elif self._begin is None:
-            after = units.about((time.monotonic_ns() - self._started_ns) / 1e9)
+            after = units.about((self._ended_ns - self._started_ns) / 1e9)
             sooner = "" if self._span.delay is None else "; give a shorter --delay"
             raise CairnError(f"the program ended after {after}, before counting began{sooner}")
         elif not self._reported:

@@ -93,6 +93,9 @@ class AttachedShare(Struct, frozen=True):
     without_stack: int = 0
     """The number of samples in the allocator whose callers are not known, because they came after
     the first 200,000 such samples, or after 512 MiB of samples."""
+    clock_refused: str = ""
+    """Why the kernel refused a clock to the threads of `unwatched`. Empty if it did not: there were
+    more threads than clocks then."""
 
 
 def attached(found: Sampled) -> AttachedShare:
@@ -102,7 +105,7 @@ def attached(found: Sampled) -> AttachedShare:
     plain = AttachedShare(
         target.pid, target.name, serving, found.seconds, found.cpu_ns / 1e9, found.scope,
         0 if run is None else run.samples, None, "", unwatched=found.unwatched,
-        is_ended=found.is_ended,
+        is_ended=found.is_ended, clock_refused=found.refused,
     )  # fmt: skip
     if run is None:
         return _without(plain, f"The share is not known: {found.why_not}.")
@@ -137,6 +140,7 @@ def attached(found: Sampled) -> AttachedShare:
         unwatched=found.unwatched,
         is_ended=found.is_ended,
         without_stack=found.without_stack,
+        clock_refused=found.refused,
     )  # fmt: skip
 
 
@@ -144,6 +148,7 @@ def _without(plain: AttachedShare, why_not: str) -> AttachedShare:
     return AttachedShare(
         plain.pid, plain.name, plain.allocator, plain.seconds, plain.cpu_s, plain.scope,
         plain.samples, None, why_not, unwatched=plain.unwatched, is_ended=plain.is_ended,
+        clock_refused=plain.clock_refused,
     )  # fmt: skip
 
 

@@ -42,6 +42,10 @@ measurements use. Neither is a multiple of a millisecond, because much periodic 
 periods."""
 SAMPLES_AIM = 5_000
 """The number of samples that a thread should get if it runs all the time."""
+SAMPLES_KEPT = 500_000
+"""The most samples that are kept until the measurement ends. If the process could get more on all
+processors, the period is longer. In ten minutes, 64 busy processors would otherwise give 36 million
+samples, which need gigabytes of memory."""
 THREADS_MOST = 128
 """The most threads that get a clock of their own: those with the most CPU time. Each clock needs a
 ring, and the kernel bounds their memory."""
@@ -113,6 +117,8 @@ class SampleClock(Struct):
     mean_ns: int = 0
     unwatched: int = 0
     """The largest number of threads that had no clock at a time."""
+    refused: str = ""
+    """Why the kernel refused the last of these clocks; empty if there were too many threads."""
 
     def drain(self) -> Iterator[tuple[int, int, bytes]]:
         """Yields the new records of the process: kind, flags (`misc`) and content of each.
@@ -158,13 +164,22 @@ class SampleClock(Struct):
         """Gives a clock to each thread that has none, if clocks belong to threads."""
         if self.scope == "processors":
             return
-        alive = threads(self.target)
-        for thread in alive:
-            if thread not in self.rings and len(self.rings) < THREADS_MOST:
-                # If the thread has ended, or the kernel permits no further ring, it has no clock.
-                with contextlib.suppress(OSError):
-                    self.rings[thread] = _opened(self, thread, -1)
-        self.unwatched = max(self.unwatched, sum(one not in self.rings for one in alive))
+        without, refused = 0, ""
+        for thread in threads(self.target):
+            if thread in self.rings:
+                continue
+            if len(self.rings) >= THREADS_MOST:
+                without += 1
+                continue
+            try:
+                self.rings[thread] = _opened(self, thread, -1)
+            except OSError as error:
+                if error.errno == errno.ESRCH or _has_ended(self.target.pid, thread):
+                    continue
+                # The kernel permits no further ring, for example.
+                without, refused = without + 1, os.strerror(error.errno or 0)
+        if without > self.unwatched:
+            self.unwatched, self.refused = without, refused
 
     def close(self) -> None:
         """Ends all clocks."""
@@ -173,12 +188,25 @@ class SampleClock(Struct):
         self.rings.clear()
 
 
-def opened(target: Target, seconds: float) -> SampleClock:
-    """Starts the best clock that the kernel permits. Raises NoClock or ProcessEnded."""
+def mean_period_ns(seconds: float, processors: int, *, are_kept: bool) -> int:
+    """The mean period for a measurement of `seconds`.
+
+    are_kept: whether all samples are kept until it ends.
+    """
+    usual = min(PERIOD_NS, max(PERIOD_LEAST_NS, seconds * 1e9 / SAMPLES_AIM))
+    least = seconds * 1e9 * processors / SAMPLES_KEPT if are_kept else 0.0
+    return int(max(usual, least))
+
+
+def opened(target: Target, seconds: float, *, are_kept: bool = True) -> SampleClock:
+    """Starts the best clock that the kernel permits. Raises NoClock or ProcessEnded.
+
+    are_kept: as for `mean_period_ns`.
+    """
     if platform.machine() not in _CALL:
         raise NoClock(f"clock samples are not known on {platform.machine()}")
-    period_ns = int(min(PERIOD_NS, max(PERIOD_LEAST_NS, seconds * 1e9 / SAMPLES_AIM)))
     processors = _online()
+    period_ns = mean_period_ns(seconds, len(processors), are_kept=are_kept)
     stack = STACK_BYTES if len(processors) <= _PROCESSORS_FEW else STACK_BYTES_FEW
     refused: OSError | None = None
     scopes: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 
 from cairn import units
+from cairn.errors import CairnError
 from cairn.inspect.facts import GrowthOf
 from cairn.inspect.process import ProcessEnded, Target, stat_of, status_of
 from cairn.soak import trend
@@ -37,7 +38,14 @@ def private_bytes(target: Target) -> int:
     try:
         return sum(int(status[key].split()[0]) << 10 for key in ("RssAnon", "VmSwap"))
     except (KeyError, ValueError):
-        raise ProcessEnded(target.pid) from None
+        target.check()
+        if "VmRSS" not in status:
+            # A process that ends loses its memory before it has ended.
+            raise ProcessEnded(target.pid) from None
+        raise CairnError(
+            f"the kernel does not show how much private memory process {target.pid} has; that "
+            "needs Linux 4.5 or later, with RssAnon and VmSwap in /proc/PID/status"
+        ) from None
 
 
 def measure(target: Target, seconds: float) -> GrowthOf:

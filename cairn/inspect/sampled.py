@@ -86,15 +86,14 @@ class Sampled(Struct, frozen=True):
     without_stack: int = 0
     """The number of samples in the allocator whose call stacks were not resolved, because they came
     after the first 200,000, or after 512 MiB of samples."""
+    refused: str = ""
+    """Why the kernel refused a clock to threads; empty if there were too many threads for one."""
 
 
 class _StackCounts(SampleCounts):
     """Counts that also keep the call stacks of the samples in the allocator."""
 
     readable: Callable[[str], str] = str
-    names: Names = field(default_factory=Names)
-    """The names of functions. They are kept here so that each file is read only once, although an
-    onlooker gets the names again each second."""
     chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
     bare_from_ns: float = math.inf
     """Samples from this time on, in the kernel's clock, count without a call stack, because
@@ -118,9 +117,6 @@ class _StackCounts(SampleCounts):
         if kind == _MMAP2 and body[_PATH_AT : _PATH_AT + 2] not in (b"//", b"[v"):
             body = self._mapped(body)
         SampleCounts.add(self, kind, misc, body)
-
-    def function_names(self) -> Names:
-        return self.names
 
     def _mapped(self, body: bytes) -> bytes:
         """The record of a mapping with a path by which we can open the file."""
@@ -274,7 +270,7 @@ def _sampled(
     if code is None:
         return nothing(why)
     try:
-        ticking = clock.opened(target, seconds)
+        ticking = clock.opened(target, seconds, are_kept=onlooker is None)
     except clock.NoClock as error:
         return nothing(str(error))
     # `SampleCounts` takes the scope "processors" to mean that all clocks change their period
@@ -293,7 +289,7 @@ def _sampled(
         return Sampled(
             target, program, watch.length_s, ticking.scope, run, "",
             _named(counts.chains, perf_map, counts.names), ticking.unwatched, watch.cpu_ns,
-            counts.lost_ns, watch.is_ended, counts.without_stack,
+            counts.lost_ns, watch.is_ended, counts.without_stack, ticking.refused,
         )  # fmt: skip
 
     try:

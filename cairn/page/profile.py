@@ -65,7 +65,7 @@ def page(
 ) -> str:
     """Returns the page. The arguments are those of `report.profile.render`.
 
-    made_by: the command that made the profile, as a line for a shell.
+    made_by: the command that made the page, as a line for a shell.
     """
     name = profile.allocator_of(found, allocator)
     raised = find(found)
@@ -136,18 +136,23 @@ def _where(found: Profile) -> Tracks | None:
     inside = sum(part for name, part in parts if name != _UNKNOWN)
     if inside < share.value - 1e-9:
         parts.insert(0, ("the allocator", share.value - inside))
-    parts.append(("the program itself", max(0.0, 1.0 - sum(part for _, part in parts))))
+    parts.append(("the program itself", max(0.0, 1.0 - max(inside, share.value))))
+    # The other parts are shares of the time that is attributed.
+    known = 1.0 - sum(part for name, part in parts if name == _UNKNOWN)
     axis, at, tracks = scale.Scale(0.0, 1.0), 0.0, []
     for name, part in parts:
-        end = min(1.0, at + part)
+        end = min(1.0, at + (part if name == _UNKNOWN else part * known))
         width = round(axis.at(end) - axis.at(at), 2)
         bar = Rectangle(axis.at(at), width, part, _KINDS.get(name, "own"))
         tracks.append(Track(name, profile_tables.cpu_part(found, part), bars=(bar,)))
         at = end
+    says = f"The allocator takes {about(share)}. Each bar begins where the one above ends."
+    if known < 1.0:
+        says += f' The part "{_UNKNOWN}" is a share of all CPU time, and the others of its rest.'
     return Tracks(
         of="shares",
         title="Where CPU time goes",
-        says=f"The allocator takes {about(share)}. Each bar begins where the one above ends.",
+        says=says,
         axis=scale.axis(axis, "share of CPU time", "share"),
         tracks=tuple(tracks),
         table=profile_tables.table_named(found, "CPU time"),
@@ -224,5 +229,5 @@ def _sources(found: Profile, stacks: Sequence[Stack], made_by: str) -> Iterator[
     yield Topic(
         "command",
         "The command",
-        (Sentences(("This command made the profile.",)), Code(printable(made_by))),
+        (Sentences(("This command made this page.",)), Code(printable(made_by))),
     )

@@ -12,7 +12,7 @@ from cairn.compare import standings as places
 from cairn.model import Comparison, Run
 from cairn.page import comparison, suite
 from cairn.page.comparison import sentences_of, sheets_of
-from cairn.page.parts import Code, Fold, Item, Page, Sentences, Sheet, Topic
+from cairn.page.parts import Code, Download, Fold, Item, Page, Sentences, Sheet, Topic
 from cairn.page.render import download, html
 from cairn.report import (
     instructions,
@@ -110,8 +110,10 @@ def _made_by(measured: Measured) -> str:
     return "cairn check" if measured.run.gate is not None else "cairn compare"
 
 
-def _origin(run: Run, made_by: str) -> str:
-    return f"{made_by} · {date(run.created_at)} · run {run.id}"
+def _origin(run: Run, made_by: str, merged: Sequence[str] = ()) -> str:
+    """Returns the command, the date and the run. merged: the ids of all runs, if there are more."""
+    ids = f"runs {', '.join(merged)}" if len(merged) > 1 else f"run {run.id}"
+    return f"{made_by} · {date(run.created_at)} · {ids}"
 
 
 def date(seconds: float) -> str:
@@ -168,50 +170,33 @@ def of_plan(measured: Sequence[Measured], report: MatrixReport | None = None) ->
     made = report or plan_report(measured)
     board = matrix_board.board(made, full=True)
     run = made.run
+    ids = [one.run.id for one in measured]
     topics = tuple(suite.plan(made, with_notes(board, made.notes)))
+    merged = "-merged" if len(ids) > 1 else ""
     csv = download(
-        f"cairn-{run.id}", matrix_export.as_csv(made), "has a line for each program, contender and "
-        "measure, with the interval.",
-    )  # fmt: skip
-    merged = Topic("data", "Raw data", (csv,))
+        f"cairn-{run.id}{merged}",
+        matrix_export.as_csv(made),
+        "has a line for each program, contender and measure, with the interval.",
+    )
+    data = Topic("data", "Raw data", (csv,))
+    sources = _sources_of_all(measured, data) if merged else _sources(measured[0], data)
     return html(
         Page(
             title=board.title,
-            origin=_origin(run, "cairn matrix report"),
+            origin=_origin(run, "cairn matrix report", ids),
             answer=tuple(sentences_of(board, "lead")),
-            topics=(*topics, *_sources(measured[-1], merged)),
+            topics=(*topics, *sources),
         )
     )
 
 
 def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
     """Yields the machine, the plan, the proof of load, the raw data and the command."""
-    run = measured.run
-    yield Topic(
-        "machine",
-        "Machine and plan",
-        (
-            Sheet(origin.machine(run), "Machine"),
-            Sheet(origin.plan(run), "Plan"),
-            Sheet(origin.contenders(run), "Contenders"),
-        ),
-    )
-    yield Topic(
-        "loaded",
-        "Proof of load",
-        (
-            Sentences(("In each process, the witness reported which library owned malloc.",)),
-            Sheet(origin.proof(run, measured.samples), "Proof of load"),
-        ),
-    )
-    csv = download(
-        f"cairn-{run.id}-runs", run_csv.render(run, measured.samples), "has a line for each run."
-    )
-    if data is not None:
-        yield replace(data, items=(*data.items, csv))
-    else:
-        yield Topic("data", "Raw data", (csv,))
-    again = repeat_command.command(run, measured.bench, measured.plan)
+    yield Topic("machine", "Machine and plan", _machine(measured.run))
+    yield Topic("loaded", "Proof of load", (_PROVEN, _proof(measured)))
+    items = data.items if data is not None else ()
+    yield Topic("data", "Raw data", (*items, _raw(measured)))
+    again = repeat_command.command(measured.run, measured.bench, measured.plan)
     if again is None:
         return
     seed = "" if measured.kind == "soak" else ", with the same seed"
@@ -221,3 +206,33 @@ def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
         (Sentences((f"This command measures the run again{seed}.",)),
          Code(printable(again))),
     )  # fmt: skip
+
+
+def _sources_of_all(measured: Sequence[Measured], data: Topic) -> Iterator[Topic]:
+    """Yields the same topics for merged runs, without a command: none measures all runs again."""
+    machines = [Fold(one.run.id, _machine(one.run)) for one in measured]
+    proofs = [Fold(one.run.id, (_proof(one),)) for one in measured]
+    yield Topic("machine", "Machine and plan", tuple(machines))
+    yield Topic("loaded", "Proof of load", (_PROVEN, *proofs))
+    yield Topic("data", "Raw data", (*data.items, *map(_raw, measured)))
+
+
+_PROVEN = Sentences(("In each process, the witness reported which library owned malloc.",))
+
+
+def _machine(run: Run) -> tuple[Sheet, ...]:
+    return (
+        Sheet(origin.machine(run), "Machine"),
+        Sheet(origin.plan(run), "Plan"),
+        Sheet(origin.contenders(run), "Contenders"),
+    )
+
+
+def _proof(measured: Measured) -> Sheet:
+    return Sheet(origin.proof(measured.run, measured.samples), "Proof of load")
+
+
+def _raw(measured: Measured) -> Download:
+    run = measured.run
+    text = run_csv.render(run, measured.samples)
+    return download(f"cairn-{run.id}-runs", text, "has a line for each run.")

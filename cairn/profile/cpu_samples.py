@@ -34,7 +34,8 @@ address of an earlier call. glibc and the vDSO have tables, musl has none.
 measurement. With the probe in the program, they would contend more or less often
 (docs/decisions/0027-parts-from-the-kernel-clock.md).
 
-`clocked` weighs the samples of a run by their periods, for the allocator's share of CPU time. The
+`clocked` weighs the samples of a run by their periods, for the allocator's share of CPU time. If a
+run is long, the launcher keeps only one of 2^n samples, which then has 2^n times the weight. The
 program of such a run may have the probe loaded. The probe's work is then a part of its own:
 
     probe      in the files of the probe and the witness, also in the kernel on their behalf. A
@@ -50,7 +51,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
@@ -73,7 +74,14 @@ MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kinds of two records that the kernel does not write: a mark, and a change of the period. The
 launcher writes a mark each time it has written the new records of all processors. The records of
 different processors are not in order of their times. But every record after a mark is at least as
-new as all records before the previous mark. `ordered` relies on this."""
+new as all records before the previous mark. `InOrder` relies on this."""
+_TOO_MANY = 1 << 16
+"""The error in the head of a file that would have grown beyond the launcher's limit."""
+TOO_MANY = "the clock samples would have filled a file beyond Cairn's limit of 1 GiB"
+"""The reason of this error, as the end of a sentence."""
+_THINNING_SHIFT, _THINNING_MOST = 8, 31
+"""The place of five bits in the `misc` of a sample. If they are n, the launcher kept one of 2^n
+samples at this time, so the sample stands for so many."""
 _HEAD = struct.Struct("<QQIIII")
 _SCOPES: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")
 _RECORD = struct.Struct("<IHH")
@@ -104,6 +112,10 @@ more, nothing is known of interrupts."""
 _FUNCTIONS_KEPT = 30
 """The most functions that are stored with a trial."""
 _READ_BYTES = 1 << 20
+_DAMAGED = "the clock samples are damaged"
+
+Record = tuple[int, int, bytes]
+"""The kind of a record, its flags (`misc`), and its content."""
 
 
 class Spot(Enum):
@@ -224,27 +236,95 @@ def _counted(
     dispatched: Collection[int] = (),
     between: tuple[int, int] | None = None,
 ) -> tuple[SampleCounts | None, str]:
+    found, why = _begun(file, allocator, dispatched, between)
+    if found is None:
+        return None, why
+    try:
+        for kind, misc, body in ordered(_records(file, growing=between is not None)):
+            found.add(kind, misc, body)
+    except NotKnown as not_known:
+        return None, str(not_known)
+    except (struct.error, ValueError):
+        return None, _DAMAGED
+    return found, ""
+
+
+def _begun(
+    file: BinaryIO,
+    allocator: AllocatorCode,
+    dispatched: Collection[int],
+    between: tuple[int, int] | None,
+) -> tuple[SampleCounts | None, str]:
+    """Reads the head of the file. Returns counts of 0 and "", or None and the reason."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None, _not_written(file, errno.ENOSPC)
     magic, period_ns, pid, error, scope, _ = _HEAD.unpack(head)
     if magic != MAGIC:
         return None, "the clock samples have another version"
+    if error == _TOO_MANY:
+        return None, TOO_MANY
     if error in (*NO_ROOM, errno.EFBIG, errno.EIO, errno.EROFS):
         return None, _not_written(file, error)
     if error:
         return None, f"the kernel does not allow clock samples here: {os.strerror(error)}"
     if scope >= len(_SCOPES):
-        return None, "the clock samples are damaged"
-    found = SampleCounts(allocator, pid, period_ns, _SCOPES[scope], frozenset(dispatched), between)
-    try:
-        for kind, misc, body in ordered(_records(file, growing=between is not None)):
-            found.add(kind, misc, body)
-    except NotKnown as why:
-        return None, str(why)
-    except (struct.error, ValueError):
-        return None, "the clock samples are damaged"
-    return found, ""
+        return None, _DAMAGED
+    scope_name, known = _SCOPES[scope], frozenset(dispatched)
+    return SampleCounts(allocator, pid, period_ns, scope_name, known, between), ""
+
+
+class GrowingSamples:
+    """The clock samples of a program that still runs. Each look reads only what is new in the file.
+
+    The samples of the last moments count at the next look: see `InOrder`.
+    """
+
+    def __init__(self, path: Path, allocator: AllocatorCode) -> None:
+        self._path, self._allocator = path, allocator
+        self._counts: SampleCounts | None = None
+        self._offset = 0
+        self._order = InOrder()
+        self._failed = ""
+        """Why the samples cannot be interpreted, also at later looks."""
+
+    def look(
+        self, dispatched: Collection[int], is_over: Callable[[], bool]
+    ) -> tuple[ClockRun | None, str]:
+        """Like `clocked` for a run with the probe, for the samples until now.
+
+        is_over: returns whether the look ends now, without the rest of the samples.
+        """
+        if self._failed:
+            return None, self._failed
+        try:
+            with self._path.open("rb") as file:
+                # The head also says whether the launcher has given up meanwhile.
+                begun, why = _begun(file, self._allocator, dispatched, None)
+                if begun is None:
+                    return None, why
+                counts = self._counts = self._counts or begun
+                counts.dispatched = begun.dispatched
+                self._offset = max(self._offset, file.tell())
+                self._read(file, counts, is_over)
+        except OSError as error:
+            return None, f"the clock samples cannot be read: {error.strerror}"
+        except NotKnown as not_known:
+            self._failed = str(not_known)
+        except (struct.error, ValueError):
+            self._failed = _DAMAGED
+        return (None, self._failed) if self._failed else (run_of(counts, probed=True), "")
+
+    def _read(self, file: BinaryIO, counts: SampleCounts, is_over: Callable[[], bool]) -> None:
+        size = 1
+        while size and not is_over():
+            file.seek(self._offset)
+            size = 0
+            for record in _records_of(file.read(_READ_BYTES)):
+                size += _RECORD.size + len(record[2])
+                for one in self._order.ready(record):
+                    counts.add(*one)
+            self._offset += size
 
 
 class SampleCounts(Struct):
@@ -284,10 +364,15 @@ class SampleCounts(Struct):
     """The samples of OWN, by file and offset. The three values are the number of samples, the sum
     of their periods, and the sum of the squares of these periods."""
 
+    names: Names = field(default_factory=Names)
+    """The names of functions. They are kept here so that each file is read only once, although a
+    live screen gets the names again each second."""
+
     def add(self, kind: int, misc: int, body: bytes) -> None:
         """Processes the next record. Raises NotKnown if a library cannot be interpreted."""
         if kind == _SAMPLE:
-            self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
+            of = 1 << (misc >> _THINNING_SHIFT & _THINNING_MOST)
+            self._sample(body, of, in_kernel=misc & _MODE == _IN_KERNEL)
         elif kind == PERIOD:
             (self.period_ns,) = struct.unpack_from("<Q", body)
             self.is_changed = True
@@ -325,7 +410,7 @@ class SampleCounts(Struct):
 
     def functions(self) -> tuple[FunctionTime, ...]:
         """The functions in which the samples of OWN lie; the one with the most time comes first."""
-        names = self.function_names()
+        names = self.names
         by_name: dict[tuple[str, str], list[float]] = {}
         for (path, offset), weights in self.code.items():
             key = names.function(path, offset), os.path.basename(path)
@@ -333,10 +418,6 @@ class SampleCounts(Struct):
             by_name[key] = [one + other for one, other in zip(before, weights, strict=True)]
         found = [FunctionTime(*key, int(of[0]), of[1], of[2]) for key, of in by_name.items()]
         return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
-
-    def function_names(self) -> Names:
-        """Returns the object that names the functions of the samples."""
-        return Names()
 
     def atomics(self) -> tuple[AtomicSamples, ...]:
         """The samples at atomic instructions and pauses of the allocator's own files, by function.
@@ -369,7 +450,8 @@ class SampleCounts(Struct):
         ]
         return tuple(sorted(by_function, key=lambda one: (-one.atomic - one.pauses, one.function)))
 
-    def _sample(self, body: bytes, *, in_kernel: bool) -> None:
+    def _sample(self, body: bytes, of: int, *, in_kernel: bool) -> None:
+        """Counts a sample. It stands for `of` samples, because the launcher left out the others."""
         _, pid, thread, when, period_ns, _ = _AT.unpack_from(body)
         space = self.spaces.get(pid)
         if space is None:
@@ -381,6 +463,7 @@ class SampleCounts(Struct):
         # clocks of all threads but the first never change their period.
         if self.scope == "processors" or (thread == self.root and self.is_changed):
             period_ns = self.period_ns
+        period_ns *= of
         self.samples[place] += 1
         if place is Spot.OWN and (at := space.place(_AT.unpack_from(body)[0])) is not None:
             weights = self.code.setdefault(at, [0, 0.0, 0.0])
@@ -479,48 +562,73 @@ def _chain(body: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f"<{length}Q", body, _AT.size)
 
 
-def ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
-    """The records in order of their times; records of the same time keep their order.
+class InOrder:
+    """Puts records into the order of their times. Records of the same time keep their order.
 
     The launcher repeatedly writes the new records of all processors, one processor after another,
     and then a mark. No record after a mark can be older than a record before the previous mark. So
-    at each mark, all records up to the newest one before the previous mark are yielded in order.
-    Newer records are held until a later mark.
+    at each mark, all records up to the newest one before the previous mark can be returned. Newer
+    records are held until a later mark.
     """
-    held: list[tuple[int, int, int, bytes]] = []
-    before = youngest = 0
-    for kind, misc, body in records:
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, Record]] = []
+        self._before = self._youngest = 0
+
+    def ready(self, record: Record) -> list[Record]:
+        """Takes the next record. Returns the records that no later one can precede."""
+        kind, _, body = record
         if kind != MARK:
             when = (
                 _AT.unpack_from(body)[3]
                 if kind == _SAMPLE
                 else struct.unpack_from("<Q", body, len(body) - 8)[0]
             )
-            youngest = max(youngest, when)
-            held.append((when, kind, misc, body))
-            continue
-        held.sort(key=lambda one: one[0])
-        ready = bisect_right(held, before, key=lambda one: one[0])
-        yield from (one[1:] for one in held[:ready])
-        del held[:ready]
-        before = youngest
-    held.sort(key=lambda one: one[0])
-    yield from (one[1:] for one in held)
+            self._youngest = max(self._youngest, when)
+            self._held.append((when, record))
+            return []
+        self._held.sort(key=lambda one: one[0])
+        count = bisect_right(self._held, self._before, key=lambda one: one[0])
+        found = [one for _, one in self._held[:count]]
+        del self._held[:count]
+        self._before = self._youngest
+        return found
+
+    def rest(self) -> list[Record]:
+        """Returns the records that are held, after the last record was taken."""
+        self._held.sort(key=lambda one: one[0])
+        return [one for _, one in self._held]
 
 
-def _records(file: BinaryIO, *, growing: bool = False) -> Iterator[tuple[int, int, bytes]]:
+def ordered(records: Iterable[Record]) -> Iterator[Record]:
+    """Yields the records in order of their times."""
+    order = InOrder()
+    for record in records:
+        yield from order.ready(record)
+    yield from order.rest()
+
+
+def _records(file: BinaryIO, *, growing: bool = False) -> Iterator[Record]:
     """The records of the file. A growing file may end within a record."""
     data = b""
     while more := file.read(_READ_BYTES):
         data, at = data + more, 0
-        while at + _RECORD.size <= len(data):
-            kind, misc, size = _RECORD.unpack_from(data, at)
-            if size < _RECORD.size + 8 * (kind != MARK):
-                raise ValueError(size)
-            if at + size > len(data):
-                break
-            yield kind, misc, data[at + _RECORD.size : at + size]
-            at += size
+        for record in _records_of(data):
+            yield record
+            at += _RECORD.size + len(record[2])
         data = data[at:]
     if data and not growing:
         raise ValueError(len(data))
+
+
+def _records_of(data: bytes) -> Iterator[Record]:
+    """The whole records of some bytes of the file. The last record may be cut off."""
+    at = 0
+    while at + _RECORD.size <= len(data):
+        kind, misc, size = _RECORD.unpack_from(data, at)
+        if size < _RECORD.size + 8 * (kind != MARK):
+            raise ValueError(size)
+        if at + size > len(data):
+            return
+        yield kind, misc, data[at + _RECORD.size : at + size]
+        at += size

@@ -145,7 +145,7 @@ class Line(Struct, frozen=True):
     these operations out."""
     quantiles: tuple[float | None, ...]
     """The times at QUANTILES. A time is also None if the sample is too small for its quantile: see
-    BEYOND_LEAST."""
+    BEYOND_LEAST. All are None if two buckets of the histogram are full (`Timed.buckets`)."""
     mean_ns: float | None
     """Mean time of an operation as the program runs it. The processor overlaps the operation with
     the program's instructions around it."""
@@ -331,6 +331,23 @@ class _Part(Struct, frozen=True, eq=False):
     """The estimated total time of `alone_known` operations if each ran between fences."""
 
 
+def _filled(buckets: Floats, count: int) -> Floats:
+    """The histogram of `count` times, with numbers in the buckets that are full.
+
+    All times that no other bucket contains are put into the last one that is full. So the number is
+    right if one bucket is full. If several are full, the variance is too large, but never too
+    small.
+    """
+    import numpy as np
+
+    full = np.flatnonzero(np.isnan(buckets))
+    if not len(full):
+        return buckets
+    filled = np.nan_to_num(buckets, nan=0.0)
+    filled[full[-1]] = max(0.0, count - filled.sum())
+    return filled
+
+
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
     import numpy as np
 
@@ -344,10 +361,11 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
     clock_ticks = float(timed.clock_ticks[mine].sum())
     taken = max(0.0, float(timed.ticks[mine].sum()) - clock_ticks)
     buckets = timed.buckets[mine].sum(axis=0)
+    filled = _filled(buckets, k)
     alone = int(timed.alone[mine].sum())
     alone_ticks = float((timed.alone_ticks[mine] - timed.alone_clock_ticks[mine]).sum())
     squares = float(
-        (buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum()
+        (filled * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum()
     )
     spread = max(0.0, squares / n - (taken / n) ** 2) * n / (n - 1) if n > 1 else squares
     is_exact = (n == operations and of_all == 1) or not rest
@@ -364,7 +382,7 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
         calling=scale * int(timed.kernel[mine].sum()),
         kernel=scale * min(taken, float(timed.kernel_ticks[mine].sum())),
         blur=scale * max(0.0, k * clock.resolution_ticks - taken) if clock else 0.0,
-        buckets=scale * buckets,
+        buckets=scale * (filled if np.isnan(buckets).sum() < 2 else buckets),
         alone_known=scale * k if alone else 0.0,
         alone_total=scale * k * max(0.0, alone_ticks) / alone if alone else 0.0,
     )
@@ -453,7 +471,7 @@ def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -
     import numpy as np
 
     sums = np.cumsum(buckets)
-    if not sums[-1]:
+    if not sums[-1] or np.isnan(sums[-1]):
         return None
     place = min(int(np.searchsorted(sums, q * sums[-1])), BUCKETS - 1)
     return max(0.0, float(_middles()[place]) - own_ticks) * ns_per_tick

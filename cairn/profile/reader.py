@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".probe"
 _TREE = "run.json"
-_TREE_MAX = 4 << 20
+_TREE_MAX = 256 << 20
 MAGIC = b"cairnpro"
 VERSION, BEFORE = 9, 8
 """The versions that are read. The head of a file of version BEFORE lacks the field _APPENDED and
@@ -353,7 +353,7 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
         tally,
         largest.moments,
         empty,
-        os.uname().machine,
+        "x86_64",  # only syscall user dispatch counts other calls
         largest_tally=largest.tally if len(processes) > 1 else None,
     )
 
@@ -781,7 +781,7 @@ def _timed(times: Records, head: np.void, pair: int, alone_pair: int, nothing: E
         events_squared=np.maximum(
             as_counts(times["events_squared"]) - 2 * events * nothing + off * nothing, 0
         ),
-        buckets=times["buckets"].astype(float),
+        buckets=np.where(times["buckets"] < 2**32 - 1, times["buckets"], np.nan),
     )
 
 

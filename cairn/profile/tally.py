@@ -181,7 +181,8 @@ class Timed(Struct, frozen=True, eq=False):
     events_squared: Exact
     """[PATHS, SLOTS]: the sum of the squared events of each operation in `event_operations`."""
     buckets: Floats
-    """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`."""
+    """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`. NaN: the bucket is
+    full, so its number is not known."""
     copies: Exact
     """The sum of the copies of the sampled operations. A free has several copies if its block came
     to stand for more blocks. Every other operation has one copy. All fields above count an

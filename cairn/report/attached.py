@@ -80,9 +80,10 @@ def answer(found: AttachedShare) -> Iterator[str]:
         return
     yield f"{name} takes {about(found.share)} of the CPU time of {who}."
     used = units.time(found.cpu_s * 1e9)
+    samples = units.counted(found.samples, "clock sample was", "clock samples were")
     yield (
-        f"The process used {used} of CPU time in {units.about(found.seconds)}, of which "
-        f"{units.counted(found.samples, 'clock sample')} were taken."
+        f"In {units.about(found.seconds)}, the process used {used} of CPU time, and {samples} "
+        "taken."
     )
     inside = sum(one.samples for one in found.callers)
     caller = next(iter(found.callers), None)
@@ -104,10 +105,10 @@ def caveats(found: AttachedShare) -> Iterator[str]:
             "Root, or kernel.perf_event_paranoid=0, permits it."
         )
     if found.unwatched:
-        yield (
-            f"{units.counted(found.unwatched, 'thread')} had no clock, since there are too many "
-            "threads; those with the most CPU time had one."
-        )
+        why = "there are too many threads; those with the most CPU time had one"
+        if found.clock_refused:
+            why = f"the kernel refused it: {found.clock_refused}"
+        yield f"{units.counted(found.unwatched, 'thread')} had no clock, since {why}."
     if found.without_stack:
         known = sum(one.samples for one in found.stacks)
         yield (
@@ -116,8 +117,8 @@ def caveats(found: AttachedShare) -> Iterator[str]:
         )
     if found.share is not None and found.unknown >= _UNKNOWN_LEAST:
         yield (
-            f"It is not known whose {percent(found.unknown)} of the CPU time is. The shares are "
-            "those of the rest."
+            f"{percent(found.unknown)} of the CPU time cannot be attributed. The shares are shares "
+            "of the rest."
         )
     if found.is_ended:
         yield "The process ended before the time was over."

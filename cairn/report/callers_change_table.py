@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
 from cairn import units
-from cairn.profile.callers import Frame
+from cairn.profile.callers import Frame, Stack
 from cairn.profile.callers_change import PARTS, CallersChange, FunctionChange, SumChange
-from cairn.report.callers_table import name
+from cairn.profile.tally import Profile
+from cairn.report.callers_table import callers_notes, name, unrecorded_note
 from cairn.report.formatting import printable
+from cairn.report.profile_notes import not_recorded
 from cairn.report.run_csv import inert
 from cairn.report.tables import Cell, Table
 from cairn.report.terminal import Screen
@@ -23,8 +25,18 @@ SHOWN = 10
 _FORMS: dict[str, Callable[[float], str]] = {"bytes": units.size, "blocks": units.count}
 
 
-def render(found: CallersChange, before: str, after: str, view: View, warning: str = "") -> str:
-    """Returns the report. `before` and `after` name the two profiles. `warning` is a sentence."""
+def render(
+    found: CallersChange,
+    before: str,
+    after: str,
+    view: View,
+    warning: str = "",
+    lacking: Sequence[str] = (),
+) -> str:
+    """Returns the report. `before` and `after` name the two profiles. `warning` is a sentence.
+
+    lacking: sentences about the allocations that the profiles lack.
+    """
     screen = Screen(view)
     screen.line(answer(found, printable(before), printable(after)), "bold")
     table = change_table(found)
@@ -32,9 +44,9 @@ def render(found: CallersChange, before: str, after: str, view: View, warning: s
         screen.line()
         screen.table(table)
     screen.line()
-    if warning:
-        screen.line(warning, "yellow", indent=2)
-    for note in notes(found):
+    for one in (*lacking, *([warning] if warning else ())):
+        screen.line(one, "yellow", indent=2)
+    for note in notes(found, is_complete=not lacking):
         screen.line(note, "dim", indent=2)
     return screen.text()
 
@@ -89,8 +101,20 @@ def _cell(change: SumChange, unit: str) -> Cell:
     return Cell(f"{sign}{_FORMS[unit](round(abs(change.value)))}{error}")
 
 
-def notes(found: CallersChange) -> list[str]:
-    """The sentences below the table."""
+def incomplete(folder: str, profile: Profile, found: Sequence[Stack]) -> list[str]:
+    """The sentences about allocations that a profile lacks, each with the name of its folder."""
+    told = [one for one in callers_notes(profile.stacks, found) if one.startswith("▲")]
+    if unrecorded := unrecorded_note(profile.processes, profile.stacks):
+        told.append(unrecorded)
+    if profile.missing:
+        number = units.counted(len(profile.missing), "process", "processes")
+        verb = "is" if len(profile.missing) == 1 else "are"
+        told.append(f"▲ {number} {verb} missing: {not_recorded(profile.missing)}.")
+    return [f"▲ {printable(folder)}: {one.removeprefix('▲ ')}" for one in told]
+
+
+def notes(found: CallersChange, *, is_complete: bool = True) -> list[str]:
+    """The sentences below the table. is_complete: whether no allocation is known to be missing."""
     shown = sum(row.is_shown for row in found.functions)
     left = shown - min(shown, SHOWN)
     told = []
@@ -106,7 +130,7 @@ def notes(found: CallersChange) -> list[str]:
             "of these two runs together in 95 of 100 cases. Other runs of the same programs can "
             "differ further."
         )
-    else:
+    elif is_complete:
         told.append("All allocations of both runs were recorded.")
     return told
 

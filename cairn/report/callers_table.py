@@ -116,25 +116,26 @@ def callers_tree(found: Sequence[Stack], width: int) -> list[str]:
     """The tree of callers in lines of at most `width` columns, without its small branches."""
     root = tree(found)
     whole = root.sums.allocated.bytes
-    lines = list(_branches(root, whole, 0, width)) if whole else []
+    lines = list(_branches(root, whole, width)) if whole else []
     if len(lines) > _LINES:
         left = len(lines) - _LINES
         lines[_LINES:] = [f"  {units.counted(left, 'line')} left out: --collapsed has all stacks"]
     return lines
 
 
-def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[str]:
-    """Yields a line for each callee of `branch`, and for its callees in turn.
+def _branches(root: Branch, whole: float, width: int) -> Iterator[str]:
+    """Yields a line for each branch below `root`, callers before their callees.
 
     Small branches are left out. A function's only callee is not indented further.
     """
-    shown = [one for one in branch.ordered if one.sums.allocated.bytes >= _SMALLEST * whole]
-    for one in shown:
+    indents = {0: 0}
+    """By depth: the indent of the callees of the last function of this depth."""
+    for one, depth in _large(root, whole):
+        indent = indents[depth - 1]
         part = percent(one.sums.allocated.bytes / whole)
-        head = f"  {part:>7}  {units.size(round(one.sums.allocated.bytes)):>9}  {'  ' * depth}"
+        head = f"  {part:>7}  {units.size(round(one.sums.allocated.bytes)):>9}  {'  ' * indent}"
         yield head + name(one.frame, max(8, width - len(head)))
-        only = len(one.callees) == 1
-        yield from _branches(one, whole, min(depth + (not only), 20), width)
+        indents[depth] = min(indent + (len(one.callees) != 1), 20)
 
 
 def branches_table(found: Sequence[Stack]) -> Table:
@@ -149,17 +150,23 @@ def branches_table(found: Sequence[Stack]) -> Table:
             Cell(units.size(round(one.sums.allocated.bytes))),
             Cell(units.count(round(one.sums.allocated.blocks))),
         )
-        for one, depth in _large(root, whole, 1)
+        for one, depth in _large(root, whole)
     )
     return Table("", ("function", "depth", "share", "bytes", "blocks"), rows[:_LINES])
 
 
-def _large(branch: Branch, whole: float, depth: int) -> Iterator[tuple[Branch, int]]:
-    """Yields the branches below `branch` that are not small, each with its depth in the tree."""
-    for one in branch.ordered:
+def _large(root: Branch, whole: float) -> Iterator[tuple[Branch, int]]:
+    """Yields the branches below `root` that are not small, each with its depth in the tree.
+
+    A caller comes before its callees. With inlined functions, a stack can be deeper than Python's
+    limit of recursion.
+    """
+    left = [(one, 1) for one in reversed(root.ordered)]
+    while left:
+        one, depth = left.pop()
         if whole and one.sums.allocated.bytes >= _SMALLEST * whole:
             yield one, depth
-            yield from _large(one, whole, depth + 1)
+            left += [(callee, depth + 1) for callee in reversed(one.ordered)]
 
 
 def callers_notes(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[str]:

@@ -153,6 +153,8 @@ def shares(profile: Profile) -> Iterator[str]:
         if found.runs:
             runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
             more = f" Use --runs {runs} or a longer run."
+            if profile.window is not None:
+                more = " Count a longer part of the run, for example with a longer --duration."
         yield f"The allocator's share of CPU time is not known: {found.why_not}.{more}"
     else:
         yield (
@@ -160,11 +162,11 @@ def shares(profile: Profile) -> Iterator[str]:
             "save more than this, unless it makes the program's own code faster, too."
         )
     if found.scope == "timers" and why_not:
+        own = "of the probe's own timers"
         few = (
-            "There are so few samples"
+            f"Only {units.counted(found.samples, f'sample {own} was', f'samples {own} were')} taken"
             if found.share is None
-            else f"This share comes from only {units.counted(found.samples, 'sample')} of the "
-            "probe's own timers"
+            else f"This share comes from only {units.counted(found.samples, 'sample')} {own}"
         )
         yield f"▲ {few}, because {why_not}. {next_step(why_not)}"
 
@@ -275,6 +277,8 @@ def _estimated(profile: Profile, live: Peak | None) -> str:
         return ""
     if any(one.live_usable_bytes is not None for one in profile.moments):
         return " The peak of live blocks is an estimate; --live-bytes exact counts them."
+    if not profile.moments:
+        return " The peak of live blocks is an estimate."
     return (
         " The peak of live blocks is an estimate. They cannot be counted, because the allocator "
         "has no malloc_usable_size()."

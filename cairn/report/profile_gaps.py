@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from cairn import units
 from cairn.clock_samples import NO_ROOM
 from cairn.findings import find
+from cairn.profile.cpu_samples import TOO_MANY
 from cairn.profile.cpu_share import CpuShare, counted_runs, cpu_share
 from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.missing import process_counts
@@ -177,6 +178,8 @@ def _remedy(why_not: str) -> str:
         return "Free space there, or set TMPDIR to another folder."
     if os.strerror(errno.EFBIG) in why_not:
         return "Profile a shorter run, or raise the limit of file sizes (ulimit -f)."
+    if TOO_MANY in why_not:
+        return "Profile a shorter run, or one that starts fewer processes."
     if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
         return (
             "Outside this container, or with a seccomp filter that permits perf_event_open, the "

@@ -83,7 +83,7 @@ def notes(profile: Profile) -> Iterator[str]:
         yield (
             f"counted for {units.time(profile.wall_ns)}, beginning "
             f"{units.time(profile.window.after_ns)} after the program's start; {UNKNOWN} for a "
-            "longest time means that it did not occur in that period"
+            "longest time means that the longest operation came before or after this period"
         )
     if profile.layout_problem is not None:
         yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
