@@ -13,6 +13,9 @@ from os import PathLike
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a full disk, and of a user whose quota is used up."""
 
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+"""The errors of flock(2) on a file system without locks, which some clusters have."""
+
 
 class CairnError(Exception):
     """Cairn itself fails: a file cannot be written, or the installation is damaged."""

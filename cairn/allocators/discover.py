@@ -65,13 +65,19 @@ _RECORD_MAX_BYTES = 64 * 1024
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     """The folder of this user's cached allocators.
 
-    A relative XDG_CACHE_HOME is ignored, as the XDG specification demands.
+    A relative XDG_CACHE_HOME is ignored, as the XDG specification demands. Raises CairnError if the
+    user has no home folder.
     """
     environment = os.environ if environment is None else environment
     base = environment.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "cairn" / "allocators"
+    if os.path.isabs(base):
+        return Path(base) / "cairn" / "allocators"
+    try:
+        return Path.home() / ".cache" / "cairn" / "allocators"
+    except RuntimeError:  # $HOME is not set, and the user database has no entry for this user
+        raise CairnError(
+            "there is no home folder for the cache; name a folder with $XDG_CACHE_HOME"
+        ) from None
 
 
 def discover(

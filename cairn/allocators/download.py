@@ -163,7 +163,12 @@ def unpack(source: Source, archive: Path, work: Path) -> Path:
 
 
 def _cargos_home() -> Path:
-    return Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    try:
+        return Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    except RuntimeError:  # $HOME is not set, and the user database has no entry for this user
+        raise NotObtained(
+            "there is no home folder for cargo; name a folder with $CARGO_HOME"
+        ) from None
 
 
 def _in_cargos_cache(source: Source) -> list[Path]:

@@ -24,6 +24,8 @@ from typing import IO
 
 from msgspec import Struct
 
+from cairn.errors import NO_LOCKS
+
 Progress = Callable[[str], None]
 """A function that shows the user a step, called before each step that takes time."""
 
@@ -134,6 +136,9 @@ def build_environment() -> dict[str, str]:
 def locked(path: Path, progress: Progress, what: str, timeout_s: float) -> Iterator[None]:
     """Holds an exclusive lock on the file `path`. Raises Busy after `timeout_s`.
 
+    On a file system without locks, nobody is kept out. Two processes may then fetch the same
+    library at the same time.
+
     what: the likely holder of the lock, which is shown while waiting. The kernel releases the lock
     of a killed process, so a lock never has to be removed by hand.
     """
@@ -156,6 +161,9 @@ def _try_lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
     return True
 
 

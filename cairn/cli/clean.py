@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,7 +15,8 @@ from cairn.allocators import discover
 from cairn.allocators.tool_runner import bytes_below
 from cairn.cli import options
 from cairn.cli.root_command import cli
-from cairn.errors import Interrupted, UsageError
+from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.matrix import fleet
 from cairn.report.formatting import printable
 from cairn.run import store
 
@@ -36,20 +39,23 @@ from cairn.run import store
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
     """Remove stored runs, and with --cache fetched allocators, too. Asks first.
 
+    A run that is being measured is kept, and meanwhile the cache is kept, too.
+
     Exit codes: 0 success, or your answer is no, 1 cairn failed, 2 usage, 130 interrupted.
     """
     where = results or store.root()
     now = time.time()
     there = [*store.runs(where), *store.lost_inputs(where)]
     going = [path for path in there if now - store.began(path) >= older_than]
+    going += [path for path in fleet.fleets(where) if now - fleet.began(path) >= older_than]
     cache = discover.cache_folder().parent
-    if also_cache and cache.is_dir():
+    if also_cache and os.path.isdir(cache):
         going.append(cache)
     if not going:
         click.echo(f"nothing to remove in {printable(str(where))}")
         return
     for path in going:
-        size = path.lstat().st_size if path.is_file() else bytes_below(path)
+        size = path.lstat().st_size if os.path.isfile(path) else bytes_below(path)
         click.echo(f"{units.size(size):>10}  {printable(str(path))}")
     if not yes:
         if not sys.stdin.isatty():
@@ -66,7 +72,21 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
             click.echo("nothing was removed")
             return
     for path in going:
-        if store.is_measured(path):
+        if path == cache and any(map(_is_measured, _every_run(where))):
+            click.echo(f"kept, because a run is being measured: {printable(str(path))}")
+        elif _is_measured(path):
             click.echo(f"kept, because it is being measured: {printable(str(path))}")
         else:
             store.remove(path)
+
+
+def _is_measured(path: Path) -> bool:
+    return store.is_measured(path) or fleet.is_measured(path)
+
+
+def _every_run(where: Path) -> list[Path]:
+    """Returns all runs and fleets in the folder `where`, and in the default folder of results."""
+    folders = {where}
+    with contextlib.suppress(CairnError):  # there is no home folder
+        folders.add(store.root())
+    return [path for one in folders for path in (*store.runs(one), *fleet.fleets(one))]

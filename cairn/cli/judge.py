@@ -37,8 +37,8 @@ _CONTINUED_BY = "cairn matrix run"
 @click.argument("library", metavar="[LIB]", required=False)
 @click.option(
     "--read", "read", metavar="RUN",
-    help="Measure nothing; place the contenders of this run of the plan 'judge', which was made "
-    "with --profile.",
+    help="Measure nothing; place the contenders of this run, which was made with --profile. "
+    "Without --ranges, it must be a run of the plan 'judge'.",
 )  # fmt: skip
 @click.option(
     "--ranges", "kept", type=click.Path(path_type=Path), metavar="FILE",
@@ -61,8 +61,8 @@ def judge(
     LIB is a path, or any contender as written for -a of 'cairn compare'. A few small programs run
     with the probe, under LIB and under the system's allocator, for about half a minute. The ranges
     are those of healthy allocators, and come with cairn. For each metric in which LIB is outside,
-    the report says how much CPU time and memory others took that were outside in the same metric.
-    docs/judge.md explains the method.
+    the report names other allocators that were outside, too. It says how much CPU time and memory
+    they took. docs/judge.md explains the method.
 
     \b
       cairn judge ./libmine.so
@@ -79,11 +79,18 @@ def judge(
             "name one library, such as 'cairn judge ./libmine.so', or a run with --read"
         )
     table, about = kept_ranges.read(kept) if kept is not None else kept_ranges.read()
+    if library is not None and table.baseline != _BASELINE:
+        raise UsageError(
+            f"the baseline of the ranges is {table.baseline}, and 'cairn judge LIB' measures with "
+            f"{_BASELINE}; measure with 'cairn matrix run --profile', and judge that run with "
+            "--read"
+        )
     where = results or store.root()
     console = stderr(color)
     found = profiled(where, read) if read is not None else _measured(console, where, library or "")
     if kept is None:
         _refuse_other_plan(found)
+    _refuse_other_baseline(found, table)
     judgements = _judgements(found, table, about)
     if not judgements:
         raise UsageError(f"the run has no contender beside {found.run.baseline}")
@@ -101,14 +108,33 @@ def judge(
 def _refuse_other_plan(found: Measured) -> None:
     """Raises UsageError unless the run is one of the plan whose ranges come with cairn.
 
-    Another plan may have a program of the same name that does other work.
+    Another plan may have a program of the same name that does other work. A plan of the user may
+    even have the name of this plan.
     """
+    from cairn.matrix import runs
+
     plan = (found.run.experiment or "").partition(" ")[2]
-    if plan != _PLAN:
+    other = f"the plan '{plan}'"
+    if plan == _PLAN:
+        programs = runs.unlike_shipped(plan, found.run)
+        if not programs:
+            return
+        other = f"another plan '{plan}', whose {programs[0]} is another program"
+    raise UsageError(
+        f"{found.run.id} is a run of {other}, and cairn's own ranges are those of cairn's plan "
+        f"'{_PLAN}'; make ranges of that plan with 'cairn matrix ranges --keep FILE' and give them "
+        "with --ranges"
+    )
+
+
+def _refuse_other_baseline(found: Measured, table: ProfileTable) -> None:
+    """Raises UsageError unless the run and the ranges divide times by the same contender."""
+    own = found.run.baseline
+    if own != table.baseline:
         raise UsageError(
-            f"{found.run.id} is a run of the plan '{plan}', and cairn's own ranges are those of "
-            f"the plan '{_PLAN}'; make ranges of that plan with 'cairn matrix ranges --keep FILE' "
-            "and give them with --ranges"
+            f"the baseline of {found.run.id} is {own}, and that of the ranges is {table.baseline}; "
+            f"measure again with the baseline {table.baseline}, or give ranges with the baseline "
+            f"{own}"
         )
 
 

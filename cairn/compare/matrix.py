@@ -269,12 +269,12 @@ def _program_rounds(
 ) -> _ProgramRounds:
     """The rounds of the program in this run, with the contenders of `names` that the run has.
 
-    No round is used if the run does not have the baseline, `names[0]`.
+    Neither a round nor a failure is used if the run does not have the baseline, `names[0]`.
     """
     competing = {one.name for one in run.competing}
     own = [name for name in names if name in competing]
-    made = _ProgramRounds(ratios.complete(samples, own, workload), _keys(samples, workload))
-    return made if names[0] in competing else made.without_rounds()
+    used = samples if names[0] in competing else ()
+    return _ProgramRounds(ratios.complete(used, own, workload), _keys(used, workload))
 
 
 def _long_enough(

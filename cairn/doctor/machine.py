@@ -86,11 +86,42 @@ def host() -> Host:
         cpu_model=_field(cpuinfo, "model name"),
         memory_bytes=int(meminfo.split()[0]) * 1024 if meminfo else None,
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
-        virtual="hypervisor" in (_field(cpuinfo, "flags") or "").split(),
+        virtual=_is_virtual(_field(cpuinfo, "flags")),
         transparent_huge_pages=_chosen(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
         governor=governor.strip() if governor else None,
         load=float(load.split()[0]) if load else None,
     )
+
+
+_VIRTUAL = (
+    "QEMU", "KVM", "VMware", "VirtualBox", "innotek", "Xen", "HVM domU", "Bochs", "BHYVE",
+    "Parallels", "OpenStack", "Virtual Machine", "Virtualization", "Amazon EC2",
+    "Google Compute Engine",
+)  # fmt: skip
+"""Words in the names that hypervisors and clouds give to the vendor and the product of a virtual
+machine. systemd-detect-virt has most of them, too."""
+
+
+def _is_virtual(flags: str | None) -> bool | None:
+    """Whether this is a virtual machine; None if that is not known.
+
+    flags: the features of an x86 processor, among which a hypervisor adds its own. Other processors
+    list none. There, the firmware of many hypervisors tells their name. If it tells none, the
+    machine may still be virtual.
+    """
+    if flags is not None:
+        return "hypervisor" in flags.split()
+    if os.path.exists("/proc/device-tree/hypervisor") or _read("/sys/hypervisor/type"):
+        return True
+    if "linux,dummy-virt" in (_read("/proc/device-tree/compatible") or ""):
+        return True
+    vendor, product = (
+        (_read(f"/sys/class/dmi/id/{name}") or "").strip()
+        for name in ("sys_vendor", "product_name")
+    )
+    if product.endswith(".metal"):  # a whole machine of Amazon
+        return False
+    return any(word in vendor or word in product for word in _VIRTUAL) or None
 
 
 STEAL_S = 0.5
@@ -113,7 +144,7 @@ them."""
 class Conditions(Struct, frozen=True):
     """Properties of the machine that make runs differ.
 
-    None means that the property cannot be read, or was not checked.
+    None means that the property is not known, or was not checked.
     """
 
     cpus: int
@@ -131,7 +162,7 @@ class Conditions(Struct, frozen=True):
     turbo: bool | None = None
     threads_share_cores: bool | None = None
     """Whether simultaneous multithreading is on."""
-    virtual: bool = False
+    virtual: bool | None = False
     huge_pages: str | None = None
     """"always", "madvise" or "never"."""
     address_randomization: int | None = None

@@ -196,11 +196,12 @@ def _cores(now: Conditions) -> list[Check]:
 
 def _memory(now: Conditions) -> list[Check]:
     checks = []
-    if now.virtual:
+    if now.virtual is not False:
+        perhaps = "" if now.virtual else "this may be a virtual machine: "
         says = (
-            "in a virtual machine, the first use of memory that the host has not provided yet "
-            "costs up to 30 times as much; for programs from 256 MiB, 'cairn compare' touches "
-            "memory before each round (--warm-memory)"
+            f"{perhaps}in a virtual machine, the first use of memory that the host has not "
+            "provided yet costs up to 30 times as much; for programs from 256 MiB, 'cairn compare' "
+            "touches memory before each round (--warm-memory)"
         )
         checks.append(Check("cold memory", "fine", says))
     if now.huge_pages is None:

@@ -233,14 +233,7 @@ class Fleet:
 
     def is_held(self) -> bool:
         """Whether a process waits for the rounds of this fleet."""
-        try:
-            with (self.path / FLEET).open("rb+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return _is_held(self.path)
 
     def name_of(self, number: int) -> str:
         """The name of a round's folder."""
@@ -444,13 +437,37 @@ def node_note(node: str, rounds: Sequence[DeliveredRound]) -> str:
 
 
 def fleets(results: Path) -> list[Path]:
-    """The folders of all fleets, oldest first."""
+    """The folders of all fleets, oldest first. Those of other users are left out."""
     try:
-        return sorted(path for path in results.iterdir() if (path / FLEET).is_file())
+        return sorted(path for path in results.iterdir() if os.path.isfile(path / FLEET))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise cannot("read", results, error) from error
+
+
+def began(path: Path) -> float:
+    """When the fleet in this folder began, in seconds since the epoch."""
+    return (path / FLEET).stat().st_mtime
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with (path / FLEET).open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def is_measured(path: Path) -> bool:
+    """Whether a process waits for the rounds of the fleet in this folder, or measures one.
+
+    Jobs of Slurm go on after the process that waited for them was interrupted.
+    """
+    return _is_held(path) or any(map(store.is_measured, (path / _ATTEMPTS).glob("*/*")))
 
 
 def find(results: Path, name: str) -> Fleet | None:

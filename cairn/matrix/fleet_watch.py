@@ -129,6 +129,9 @@ class FleetWatch:
             return self._why_not(left)
         due = [n for n in waiting if self._is_due(n, jobs)]
         most = self._scheduler.most
+        if most is None and running:
+            # A further array would run beside the jobs of the earlier ones.
+            most = schedulers.at_once(self._fleet.plan.rounds)
         room = len(due) if most is None else max(0, most - len(running))
         if due[:room]:
             self._submit(due[:room])

@@ -148,11 +148,11 @@ def _first_word_of_shell(line: str) -> str | None:
 def _is_here(name: str, folder: Path) -> bool:
     if "{" in name:
         return True  # an input, which is made before the run
-    return (folder / name).exists() if "/" in name else shutil.which(name) is not None
+    return os.path.exists(folder / name) if "/" in name else shutil.which(name) is not None
 
 
 def _is_file(name: str, folder: Path) -> bool:
-    return "{" in name or (folder / name).exists()
+    return "{" in name or os.path.exists(folder / name)
 
 
 def _beside(command: Sequence[str], folder: Path) -> tuple[str, ...]:

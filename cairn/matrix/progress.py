@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from cairn import units
+from cairn.compare import plan
 from cairn.model import INTERRUPTED, SCHEMA, UNSUITED, Run, Sample
 
 NOTHING_TO_COMPARE = "ended: no program can be compared"
@@ -24,8 +25,9 @@ class PlanProgress(Struct, frozen=True):
     """"running", "complete", "interrupted", "not finished", `NOTHING_TO_COMPARE`, or why measuring
     ended."""
     rounds: int
-    """The number of whole rounds. A round is whole if every program ran under every contender.
-    Programs on which nothing is compared, and other pairs that failed, are not counted."""
+    """The number of whole rounds. A round is whole if every program ran under every contender that
+    takes part in it, also with the probe. Programs on which nothing is compared, and other pairs
+    that failed, are not counted."""
     planned: int
     done: int
     """The number of runs so far, without the warm-up."""
@@ -90,23 +92,27 @@ def of(
     cells = [
         (workload, contender.name)
         for workload in range(len(names))
-        for contender in run.competing
+        for contender in run.contenders
         if workload not in lost | alone | unsuited and (workload, contender.name) not in failures
     ]
     planned = run.rule.max_rounds
-    whole = set.intersection(*(rounds.get(cell, set()) for cell in cells)) if cells else set()
-    warmup = run.settings.warmup
+    number = Counter(name for of in range(1, planned + 1) for name in plan.taking_part(run, of))
+    measured: set[int] = set().union(*rounds.values()) if cells else set()
+    whole = [of for of in measured if _is_whole(of, cells, rounds, plan.taking_part(run, of))]
+    warmup = dict.fromkeys(plan.taking_part(run, plan.WARM_UP), run.settings.warmup)
     missing = [
-        planned - len(rounds[cell]) if cell in rounds else planned + max(0, warmup - warmed[cell])
+        max(0, number[cell[1]] - len(rounds[cell]))
+        if cell in rounds
+        else number[cell[1]] + max(0, warmup.get(cell[1], 0) - warmed[cell])
         for cell in cells
     ]
     known = [statistics.fmean(times[cell]) for cell in cells if cell in times]
     each = statistics.fmean(known) if known else 0.0
     left = sum(
-        number * (statistics.fmean(times[cell]) if cell in times else each)
-        for cell, number in zip(cells, missing, strict=True)
+        more * (statistics.fmean(times[cell]) if cell in times else each)
+        for cell, more in zip(cells, missing, strict=True)
     )
-    compares = any(name != run.baseline for _, name in cells)
+    compares = any(name in others for _, name in cells)
     state = _state(stopped, runs_now=runs_now, compares=compares)
     ended = bool(stopped) and INTERRUPTED not in stopped and not runs_now
     return PlanProgress(
@@ -115,7 +121,7 @@ def of(
         rounds=len(whole),
         planned=planned,
         done=sum(len(rounds.get(cell, ())) for cell in cells),
-        trials=planned * len(cells),
+        trials=sum(number[name] for _, name in cells),
         seconds_left=left if left and not ended and known else None,
         programs=len(names),
         lost=len(lost | alone),
@@ -127,6 +133,16 @@ def of(
         ),
         resumable=not ended and not runs_now,
     )
+
+
+def _is_whole(
+    number: int,
+    cells: Sequence[tuple[int, str]],
+    rounds: Mapping[tuple[int, str], set[int]],
+    taking_part: Sequence[str],
+) -> bool:
+    """Whether each of these cells ran in the round, if its contender takes part in the round."""
+    return all(number in rounds.get(cell, ()) for cell in cells if cell[1] in taking_part)
 
 
 def _failure(program: str, contender: str, why: str) -> str:

@@ -17,11 +17,12 @@ from cairn.allocators.contenders import (
     resolve,
     split_contenders,
 )
+from cairn.compare import same_program
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError, cannot
 from cairn.matrix import inputs, programs
 from cairn.matrix.plan import MeasurementPlan, PlannedProgram, read
 from cairn.matrix.programs import Examination
-from cairn.model import Contender, StopRule
+from cairn.model import Contender, Run, StopRule, Workload
 
 PLANS = Path(__file__).parent.parent / "bench" / "plans"
 """The folder of the plans that come with Cairn."""
@@ -46,13 +47,38 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in PLANS.glob("*.toml")))
 
 
+def unlike_shipped(name: str, run: Run) -> tuple[str, ...]:
+    """The programs of the run that are not those of the plan with this name that comes with Cairn.
+
+    A plan of the user may have the same name, and programs with the same names.
+    """
+    known = {one.name: one for one in load(name).plan.programs}
+    return tuple(
+        workload.name
+        for workload in run.settings.workloads
+        if workload.name not in known or _differs(workload, known[workload.name], run.host.cpus)
+    )
+
+
+def _differs(workload: Workload, program: PlannedProgram, cpus: int) -> bool:
+    try:
+        planned = programs.workload_of(program, cpus)
+    except CairnError:  # no line of this machine's cache can be that of the run
+        return True
+    return same_program.difference(workload, planned) is not None
+
+
 def load(name: str) -> NamedPlan:
     """The plan with this name, or in this file. Raises UsageError; BrokenPlan lists mistakes."""
     if "/" not in name and not name.endswith(".toml") and name in shipped():
         text = _text(PLANS / f"{name}.toml")
         return NamedPlan(name, read(text, name), inputs.home(), text)
     path = Path(name)
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except PermissionError:  # of a folder above it; reading the file says so
+        is_there = True
+    if not is_there:
         close = difflib.get_close_matches(name, shipped(), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(

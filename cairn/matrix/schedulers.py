@@ -43,6 +43,9 @@ _CANCEL_TRIES = 2
 """A job on this machine is asked this many times to end, and each time has _CANCEL_S to do so. It
 ignores the request while it starts."""
 
+_USAGE = re.compile(r"(?i)\busage:|(unrecogni[sz]ed|invalid|unknown) option|squeue --help")
+"""Matches the last line of errors of a command that does not know an option. Such a command fails
+every time."""
 _USUAL = frozenset({"", "None", "Priority", "Resources", "JobArrayTaskLimit"})
 """The reasons of Slurm for which a job waits until other jobs have ended."""
 
@@ -64,7 +67,8 @@ class Scheduler(Protocol):
     """Starts jobs and knows which of them still wait or run."""
 
     most: int | None
-    """The number of jobs that may be submitted at the same time; None for any number."""
+    """The number of jobs that may wait or run at the same time; None if the scheduler itself starts
+    only `at_once` jobs of those that are submitted together."""
     trouble: str
     """The last line of errors if the last look at the jobs failed; else ""."""
     reasons: Mapping[str, str]
@@ -140,6 +144,8 @@ class Slurm:
         self._module = module
         self._held: set[str] = set()
         """The ids of the jobs that Slurm held after a failed start, and that were ended here."""
+        self._answered = False
+        """Whether squeue has answered before. If it has, it knows our options."""
         needed("slurm")
 
     def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
@@ -149,6 +155,7 @@ class Slurm:
             folder=self._fleet.path / LOGS, max_num_timeout=0
         )
         further: dict[str, Any] = {"requeue": True, "mem": "0", **dict(plan.options)}
+        further.pop("exclude", None)  # it would replace the nodes in `avoid`
         limit = limit_min(self._fleet)
         if further.get("time") == str(limit):
             # submitit must know the limit. A job that takes longer than submitit expects is queued
@@ -169,8 +176,8 @@ class Slurm:
         }
         if plan.partition is not None:
             settings["partition"] = plan.partition
-        if avoid:
-            settings["exclude"] = ",".join(avoid)
+        if excluded := self._excluded(avoid):
+            settings["exclude"] = excluded
         executor.update_parameters(**settings)
         path = str(self._fleet.path)
         made = []
@@ -186,15 +193,23 @@ class Slurm:
         return [Job(job.job_id, one) for job, one in zip(made, rounds, strict=True)]
 
     def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
-        """Asks squeue.
+        """Asks squeue. Old versions of squeue have no --me.
 
         Slurm may hold a job after a failed start, so that the job would wait for ever. Such a job
-        is ended.
+        is ended. Raises CairnError if squeue does not know the options of this command.
         """
-        command = ["squeue", "--noheader", "--array", "--me", "--format", "%i|%T|%r"]
+        command = [
+            "squeue", "--noheader", "--array", "--user", str(os.getuid()), "--format", "%i|%T|%r",
+        ]  # fmt: skip
         said, self.trouble = _answer(command)
         if said is None:
+            if not self._answered and _USAGE.search(self.trouble):
+                raise CairnError(
+                    f"squeue refuses '{' '.join(command)}': {self.trouble.rstrip('.')}; update "
+                    "Slurm on this machine"
+                )
             return None
+        self._answered = True
         wanted = {job.id for job in jobs}
         found = {}
         reasons = {}
@@ -231,9 +246,14 @@ class Slurm:
 
     def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
         """Changes the jobs that wait. It is no error if a job cannot be changed."""
-        names = ",".join(nodes)
+        names = self._excluded(nodes)
         for job in jobs:
             _asked(["scontrol", "update", f"jobid={job.id}", f"excnodelist={names}"])
+
+    def _excluded(self, nodes: Sequence[str]) -> str:
+        """The nodes to avoid, after those that the user excludes with --sbatch, as Slurm's list."""
+        own = dict(self._fleet.plan.options).get("exclude", "")
+        return ",".join(filter(None, (own, *nodes)))
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Ends the jobs."""

@@ -10,7 +10,16 @@ from cairn import units
 from cairn.compare import matrix, same_program
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
 from cairn.errors import UsageError
-from cairn.model import INTERRUPTED, NOT_MEASURED, TIME_BUDGET, UNSUITED, Run, Sample, Workload
+from cairn.model import (
+    INTERRUPTED,
+    NOT_MEASURED,
+    TIME_BUDGET,
+    UNSUITED,
+    Contender,
+    Run,
+    Sample,
+    Workload,
+)
 from cairn.report import formatting
 from cairn.report.standings import FAILED, UNKNOWN, Board
 from cairn.report.tables import Cell, Table, name_of
@@ -26,6 +35,8 @@ _GROUPS: Mapping[str, str] = {
     "hardened": "made to catch misuse of memory",
 }
 """By the name of a group of allocators: its meaning."""
+_OURS = "cairn"
+"""Cairn's own allocators have this name, or a name that begins with it and a dash."""
 _SIGNS = {"less": "▼", "more": "▲", "same": "≈", "open": ""}
 
 
@@ -147,13 +158,17 @@ def refuse_unlike(runs: Sequence[Run], programs: Sequence[str] | None = None) ->
     their names.
     """
     titles: dict[str, str] = {}
+    known: dict[tuple[str, str], str] = {}
     for run in runs:
         for one in run.competing:
-            if titles.setdefault(one.name, one.title) != one.title:
-                raise UsageError(
-                    f"the runs have different versions of {one.name}: {titles[one.name]} and "
-                    f"{one.title}; merge runs with the same versions"
-                )
+            titles.setdefault(one.name, one.title)
+            for key, text in _identity(one, run).items():
+                there = known.setdefault((one.name, key), text)
+                if there != text:
+                    raise UsageError(
+                        f"the runs have different contenders with the name {one.name}: {there} "
+                        f"and {text}; merge runs in which it is the same"
+                    )
     seen: dict[str, tuple[Run, Workload]] = {}
     for run in runs:
         for workload in run.settings.workloads:
@@ -168,6 +183,21 @@ def refuse_unlike(runs: Sequence[Run], programs: Sequence[str] | None = None) ->
                     "others with --only"
                 )
     return titles
+
+
+def _identity(contender: Contender, run: Run) -> Mapping[str, str]:
+    """Returns the texts that must be equal if a contender is the same in two runs.
+
+    The text with the key "" has the version and the settings. A library without a version, and
+    Cairn's own, can change without a new version. They also have a text with their build, whose key
+    is the architecture: the builds for two architectures always differ.
+    """
+    settings = "".join(f" {name}={value}" for name, value in sorted(contender.knobs))
+    text = contender.title + (f" with{settings}" if settings else "")
+    rebuilt = contender.version is None or contender.allocator.partition("-")[0] == _OURS
+    if contender.build_id is None or not rebuilt:
+        return {"": text}
+    return {"": text, run.host.architecture: f"{text}, build {contender.build_id}"}
 
 
 def fitting(
@@ -203,11 +233,12 @@ def fitting(
 
 def _unlike(one: Run, other: Run, programs: Sequence[str] | None) -> str | None:
     """Why the run `other` cannot be merged with `one`, as a phrase; None if it can."""
-    titles = {contender.name: contender.title for contender in one.competing}
+    identities = {contender.name: _identity(contender, one) for contender in one.competing}
     for contender in other.competing:
-        title = titles.get(contender.name, contender.title)
-        if title != contender.title:
-            return f"its {contender.name} is {contender.title}, and that of {one.id} is {title}"
+        there = identities.get(contender.name, {})
+        for key, text in _identity(contender, other).items():
+            if there.get(key, text) != text:
+                return f"its {contender.name} is {text}, and that of {one.id} is {there[key]}"
     known = {workload.name: workload for workload in one.settings.workloads}
     for workload in other.settings.workloads:
         if workload.name not in known or (programs is not None and workload.name not in programs):
@@ -264,7 +295,7 @@ def _cut(
     if any(TIME_BUDGET in stopped for _, _, stopped in runs):
         return f"{TIME_BUDGET}: {rounds} fitted into it"
     if any(not stopped or INTERRUPTED in stopped for _, _, stopped in runs):
-        return f"not finished: {rounds} complete; 'cairn matrix run --resume' continues"
+        return f"not finished: {rounds} complete; 'cairn matrix run --resume last' continues"
     given_up = [why for _, _, stopped in runs for why in stopped if NOT_MEASURED in why]
     return f"{rounds} complete: {given_up[0].rstrip('.')}" if given_up else None
 

@@ -83,22 +83,24 @@ def _says(found: RangeJudgement) -> Iterator[str]:
         f"{len(edge)}, and as good as they are (inside) in {len(found.of('inside'))}."
     )
     for one in outside:
-        yield f"Outside in {_value(one)}. {_costs(one, found.baseline)}"
+        yield f"Outside in {_value(one, found.baseline)}. {_costs(one, found.baseline)}"
 
 
-def _value(one: Placed) -> str:
+def _value(one: Placed, baseline: str) -> str:
     """The value of a metric and the end of its range, as a part of a sentence."""
     more = len(one.programs) - 1
     also = f" and on {units.counted(more, 'more program')}" if more else ""
     return (
-        f"{one.metric.words}: {_unit(one, one.value)} on {printable(one.program)}{also}. "
+        f"{one.metric.words}: {_unit(one, one.value, baseline)} on {printable(one.program)}{also}. "
         f"{printable(one.end_of)}, the worst healthy allocator in the range, has "
-        f"{_unit(one, one.end)}"
+        f"{_unit(one, one.end, baseline)}"
     )
 
 
-def _unit(one: Placed, value: float) -> str:
-    return f"{number(value)} × the system's" if one.metric.relative else quantity(one.metric, value)
+def _unit(one: Placed, value: float, baseline: str) -> str:
+    if one.metric.relative:
+        return f"{number(value)} × that of {printable(baseline)}"
+    return quantity(one.metric, value)
 
 
 def _costs(one: Placed, baseline: str) -> str:
@@ -137,7 +139,7 @@ def _range(of: tuple[float, float, float]) -> str:
 def _widened() -> str:
     """By how much a value at the edge may be worse than the range's end, for each kind of metric.
 
-    For example: "1.5 times (memory) or 2 times (layout, time)".
+    For example: "1.5 times (memory, time) or 2 times (layout)".
     """
     kinds: dict[float, list[str]] = {}
     for kind, factor in sorted(WIDENED.items(), key=lambda one: one[1]):
@@ -170,9 +172,9 @@ def _footer(found: RangeJudgement, *, full: bool) -> Iterator[str]:
     yield (
         f"The range of a metric is that of {len(found.contenders)} healthy allocators on the same "
         "program. It ends at the worst of them, but one that lies far from the others is left out. "
-        f"A value is at the edge if it, or its interval, is at most {_widened()} as bad as this "
-        "end. The table has the program on which the value is worst. Times are multiples of the "
-        "system allocator's."
+        f"A value is at the edge if it is at most {_widened()} as bad as this end, or if its "
+        "interval reaches this limit. The table has the program on which the value is worst. Times "
+        f"are multiples of those of {printable(found.baseline)}."
     )
     if found.left_out:
         names = ", ".join(map(printable, found.left_out))
