@@ -1,8 +1,10 @@
-"""A file that a run uses, and its build, as a frozen value."""
+"""The files and the tools of a run, as frozen values."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
+
+from msgspec import Struct, field
 
 
 class Build(Struct, frozen=True):
@@ -15,3 +17,13 @@ class Build(Struct, frozen=True):
     """"program", "script", "library" or "contender"."""
     build: str | None
     """"build ID …" or "SHA-256 …"; None if the file could not be read."""
+
+
+class Tools(Struct, frozen=True):
+    """The tools that change how many instructions a program executes."""
+
+    valgrind: str | None
+    """The version of valgrind that counted the instructions; None if it is not known."""
+    compilers: Mapping[str, str | None] = field(default_factory=dict)
+    """By contender: the compilers that made its program, as the section .comment of the program
+    names them; None if it names none."""

@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from cairn import memory
-from cairn.build import Build
+from cairn.build import Build, Tools
 from cairn.clock_samples import CpuSamples
 from cairn.gate import Gate
 from cairn.memory import Memory
@@ -278,6 +278,9 @@ class ProbeSummary(Struct, frozen=True):
     """Time waiting for pthread spin locks. Unlike `waiting_ns`, it takes CPU time."""
     threads_ns: float = 0.0
     """The life times of all threads, without the time in the probe; 0 if they are not known."""
+    processors: float | None = None
+    """The number of processors that the program may use. None if it is not known, as in a run of an
+    earlier version."""
     refused: int = 0
     """Number of allocations whose result was NULL. 0 for runs of versions that did not store it."""
     findings: tuple[Finding, ...] = ()
@@ -654,7 +657,7 @@ class Host(Struct, frozen=True):
     cpu_model: str | None
     memory_bytes: int | None
     page_bytes: int
-    virtual: bool
+    virtual: bool | None
     transparent_huge_pages: str | None
     governor: str | None
     load: float | None
@@ -689,7 +692,7 @@ class Examined(Struct, frozen=True):
 class Run(Struct, frozen=True):
     """The request of a run: settings, contenders, rule and machine.
 
-    It is written once, before the first trial.
+    It is written before the first trial, and again when instructions are counted.
     """
 
     schema: int
@@ -713,6 +716,8 @@ class Run(Struct, frozen=True):
     version, and for a run of another command."""
     builds: tuple[Build, ...] = ()
     """The builds of its programs, libraries and contenders; empty before the first trial."""
+    tools: Tools | None = None
+    """The tools behind its counts of instructions; None without counts, or in an older run."""
     aim: Aim = EVERY_AIM
     gate: Gate | None = None
     """The bounds of 'cairn check', which decide when measuring stops."""

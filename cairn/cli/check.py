@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click as plain
 import rich_click as click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn import units
@@ -226,9 +227,7 @@ def check(
     base = check_base.read(against) if against is not None else None
     if base is None and trust_base:
         raise UsageError("--trust-base needs a base; name it with --against")
-    began = time.time()
-    problem: CairnError | None = None
-    stored: StoredRun
+    files = _CiFiles(junit, summary, _step_summary(console, summary), time.time())
     if kept:
         wanted = check_plan.asked(bounds, base)
         stored = store.find(where, command[0])
@@ -237,25 +236,88 @@ def check(
         if base is not None:
             check_plan.refuse_stored(base, wanted, trust_base, stored.run())
             check_plan.refuse_settings(base, stored)
-            check_plan.refuse_tools(base, wanted, stored.run())
+            check_plan.refuse_tools(base, wanted, stored, is_kept=True)
         problem = check_plan.kept_problem(stored)
+        return _answer(console, stored, wanted, base, problem, output, files, is_kept=True)
+    if resume is not None:
+        run, folder, wanted = _resumed(where, resume, bounds, base, trust_base)
     else:
-        if resume is not None:
-            run, folder, wanted = _resumed(where, resume, bounds, base, trust_base)
-        else:
-            wanted = check_plan.asked(bounds, base)
-            run, folder, base = _new(
-                console, wanted, base, trust_base, command, programs, specs, where, how
-            )
+        wanted = check_plan.asked(bounds, base)
+        run, folder, base = _new(
+            console, wanted, base, trust_base, command, programs, specs, where, how
+        )
+    again = _again(against if base is not None else None, trust_base, bounds)
+    try:
         announce(console, run, folder)
-        again = _again(against if base is not None else None, trust_base, bounds)
+        problem = None
         try:
             carry_out(console, run, folder, again)
         except (ContenderFailed, ProgramFailed) as error:
             problem = error
-        except KeyboardInterrupt:
-            raise interrupted(folder, again) from None
-        stored = folder
+        return _answer(console, folder, wanted, base, problem, output, files)
+    except KeyboardInterrupt:
+        raise interrupted(folder, again) from None
+
+
+class _CiFiles(Struct, frozen=True):
+    """The files for the service that runs the pipeline. None for a file that is not written."""
+
+    junit: Path | None
+    summary: Path | None
+    step: Path | None
+    """The summary of the step, on GitHub. It may be the same file as `summary`."""
+    began: float
+    """The time at which the check began, in seconds since the epoch."""
+
+    @property
+    def is_one_summary(self) -> bool:
+        """Whether the user asks for the summary of the step by its name."""
+        return _is_one_file(self.summary, self.step)
+
+
+def _is_one_file(a: Path | None, b: Path | None) -> bool:
+    return a is not None and b is not None and os.path.realpath(a) == os.path.realpath(b)
+
+
+def _step_summary(console: Console, summary: Path | None) -> Path | None:
+    """Returns the file of the step's summary on GitHub; None if there is none.
+
+    Also returns None if the file cannot be written. The user did not ask for it, so the check goes
+    on with a warning. If `summary` is the same file, CairnError is raised instead.
+    """
+    step = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not step:
+        return None
+    path = Path(os.path.realpath(step))
+    place = path if path.exists() else path.parent
+    if path.is_dir():
+        why = "it is a folder"
+    elif not place.exists():
+        why = f"there is no folder {place}"
+    elif not os.access(place, os.W_OK):
+        why = f"no permission to write to {place}"
+    else:
+        return path
+    says = f"cannot write {step}: {why}"
+    if _is_one_file(summary, path):
+        raise CairnError(says)
+    _tell_no_summary(console, says)
+    return None
+
+
+def _tell_no_summary(console: Console, why: str) -> None:
+    say(console, "▲", f"the summary of the step gets no report: {why}")
+
+
+def _answer(
+    console: Console, stored: StoredRun, wanted: Gate, base: Base | None,
+    problem: CairnError | None, output: Output, files: _CiFiles, *, is_kept: bool = False,
+) -> int:  # fmt: skip
+    """Shows the answer, and returns the exit code. Raises `problem` after that, if there is one.
+
+    problem: the error that ended measuring, because a build is broken.
+    is_kept: whether the run is kept, so that nothing was said about it yet.
+    """
     if isinstance(problem, ProgramFailed) and base is not None:
         problem = ContenderFailed(str(problem))  # the only build of the run is the checked one
     report = check_plan.report_of(stored, wanted, base, problem)
@@ -263,8 +325,8 @@ def check(
         output.write(_rendered(report, output))
     finally:
         # The reader of standard output may be gone, as with 'cairn check … | head'.
-        _write_ci_files(report, junit, summary, began)
-    if kept or problem is None:  # else carry_out() has said where the results are
+        _write_ci_files(console, report, files)
+    if is_kept or problem is None:  # else carry_out() has said where the results are
         say(console, "results", str(stored.path))
     if problem is not None:
         raise problem
@@ -287,8 +349,16 @@ def _make(
     run, folder = check_plan.one_build(
         console, wanted, command, specs, where, how, check_plan.BASE_ROUNDS, MAKE_BASE
     )
-    announce(console, run, folder)
-    carry_out(console, run, folder, None)
+    try:
+        announce(console, run, folder)
+        carry_out(console, run, folder, None)
+        _write_base(console, file, wanted, folder)
+    except KeyboardInterrupt:
+        raise interrupted(folder, None) from None
+
+
+def _write_base(console: Console, file: Path, wanted: Gate, folder: Folder) -> None:
+    """Writes the base of a run that has just ended. Raises CairnError as `_make` does."""
     found = measured(folder)
     if any(one.measure == INSTRUCTIONS for one in wanted.bounds):
         for one in found.counts:
@@ -327,7 +397,7 @@ def _new(
     run, folder = check_plan.one_build(console, wanted, command, specs, where, how, rounds, CHECK)
     try:
         check_plan.refuse_settings(base, folder)
-        check_plan.refuse_tools(base, wanted, run)
+        check_plan.refuse_tools(base, wanted, folder)
     except UsageError:
         store.remove(folder.path)
         raise
@@ -356,7 +426,7 @@ def _resumed(
     if base is not None:
         check_plan.refuse_stored(base, wanted, trust, command=check_base.words(kept))
         check_plan.refuse_settings(base, found)
-        check_plan.refuse_tools(base, wanted, kept)
+        check_plan.refuse_tools(base, wanted, found)
     run, folder = resumed(where, name, CHECK)
     return run, folder, wanted
 
@@ -381,25 +451,25 @@ def _rendered(report: CheckReport, output: Output) -> str:
     return reporting.rendered(report, output.view)
 
 
-def _write_ci_files(
-    report: CheckReport, junit: Path | None, summary: Path | None, began: float
-) -> None:
-    """Writes the reports for the service that runs the pipeline: JUnit, Markdown, annotations."""
+def _write_ci_files(console: Console, report: CheckReport, files: _CiFiles) -> None:
+    """Writes the reports for the service that runs the pipeline: annotations, JUnit, Markdown."""
     from cairn.report import check as reporting
 
-    if junit is not None:
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began))
-        emit(reporting.junit(report, time.time() - began, when), junit, True)
-    step = os.environ.get("GITHUB_STEP_SUMMARY")
-    # The file of the step may have text of earlier commands, so it is never replaced.
-    if summary is not None and not (step and os.path.realpath(summary) == os.path.realpath(step)):
-        emit(reporting.summary(report), summary, True)
-    if step:
-        try:
-            with Path(step).open("a", encoding="utf-8") as file:
-                file.write(reporting.summary(report))
-        except OSError as error:
-            raise cannot("write", step, error) from error
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in reporting.annotation_lines(report):
             click.echo(line, err=True)
+    if files.junit is not None:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(files.began))
+        emit(reporting.junit(report, time.time() - files.began, when), files.junit, True)
+    # The file of the step may have text of earlier commands, so it is never replaced.
+    if files.summary is not None and not files.is_one_summary:
+        emit(reporting.summary(report), files.summary, True)
+    if files.step is not None:
+        try:
+            with files.step.open("a", encoding="utf-8") as file:
+                file.write(reporting.summary(report))
+        except OSError as error:
+            failure = cannot("write", files.step, error)
+            if files.is_one_summary:
+                raise failure from error
+            _tell_no_summary(console, str(failure))

@@ -278,8 +278,12 @@ def refuse_settings(base: Base, stored: StoredRun) -> None:
         raise UsageError(f"the stored numbers cannot be compared: {other}")
 
 
-def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
-    """Raises UsageError if the base's counts of instructions were made with other tools."""
+def refuse_tools(base: Base, wanted: Gate, stored: StoredRun, *, is_kept: bool = False) -> None:
+    """Raises UsageError if the base's counts of instructions were made with other tools.
+
+    is_kept: whether the run is judged as it is. Otherwise its instructions are counted now, unless
+    they have been counted before.
+    """
     if all(one.measure != INSTRUCTIONS for one in wanted.bounds):
         return
     if not base.instructions:
@@ -287,12 +291,16 @@ def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
             "the base has no counts of instructions; make it again with "
             "--fail-if 'instructions>0.5%'"
         )
-    known = run.builds or builds.of_run(run.settings, run.contenders)
-    other = check_base.other_tools(base, replace(run, builds=known))
+    run, advice = stored.run(), "Measure the build again: cairn check --against FILE -- PROG"
+    if not stored.instructions():
+        if is_kept:
+            return
+        known = builds.of_run(run.settings, run.contenders)
+        run = replace(run, builds=known, tools=check_base.tools_of(run))
+        advice = "Name the base's program with -p"
+    other = check_base.other_tools(base, run)
     if other is not None:
-        raise UsageError(
-            f"instructions cannot be compared: {other}. Name the base's program with -p"
-        )
+        raise UsageError(f"instructions cannot be compared: {other}. {advice}")
 
 
 def stored_since(base: Base) -> str:

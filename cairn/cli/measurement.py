@@ -232,17 +232,16 @@ def _counts_all(run: Run, names: Sequence[str]) -> bool:
 def _plan_of(run: Run) -> tuple[str, ...] | None:
     """Returns the arguments of 'cairn matrix run' that name the run's plan and programs.
 
-    Returns None for a plan of the user, because a run does not know the file of its plan.
+    Returns None for a plan of the user, because a run does not know the file of its plan. Such a
+    plan may have the name of a plan that comes with cairn.
     """
     from cairn.matrix import runs
 
     name = (run.experiment or "").partition(" ")[2]
-    if name not in runs.shipped():
+    if name not in runs.shipped() or runs.unlike_shipped(name, run):
         return None
     programs = [one.name for one in runs.load(name).plan.programs]
     taken = {one.name for one in run.settings.workloads}
-    if not taken <= set(programs):
-        return None
     for note in run.notes:
         if note.startswith(NOT_HERE):
             taken.update(note.removeprefix(NOT_HERE).split(", "))
@@ -376,7 +375,7 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     said = [note for note in run.notes if note.startswith(preflight.MARK)]
     for note in said:
         say(console, "doctor", "▲ " + note.removeprefix(preflight.MARK))
-    kind = "virtual" if host.virtual else "physical"
+    kind = {True: "virtual", False: "physical", None: "perhaps virtual"}[host.virtual]
     names = [shortened(workload.name) for workload in run.settings.workloads]
     if len(names) > _NAMED_ALONE:
         say(console, "program", f"{len(names)} workloads: {', '.join(names)}")
@@ -465,8 +464,9 @@ def _too_few_rounds(run: Run) -> str | None:
 def carry_out(console: Console, run: Run, folder: store.Folder, command: str | None) -> None:
     """Measures until the stop rule is met.
 
-    If the user interrupts the measurement, the error names the command that continues it. Any other
-    error is kept in the folder, so that the report can say why measuring ended.
+    If the user interrupts the measurement or the counting of instructions, the error names the
+    command that continues the run. Any other error is kept in the folder, so that the report can
+    say why measuring ended.
 
     If the budget of a check ends before the first round is complete, the check goes on. Its report
     then says that there is too little data, and its instructions are still counted.
@@ -496,6 +496,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
                     if not is_check:
                         raise
                     observer.told(str(error))
+                folder.forget_refusal()
             else:
                 folder.mark_stopped("instructions counted")
         if run.settings.count_instructions and not folder.instructions():
@@ -505,7 +506,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str | N
                 counts = instruction_counts.count(folder.run(), folder, scratch, told)
             folder.write(INSTRUCTIONS, encoded(counts))
             folder.forget_refusal()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         raise interrupted(folder, command) from None
     except CairnError as error:
         _keep(error, folder, begun_bytes, counting=counting)
@@ -536,17 +537,18 @@ def _keep(error: CairnError, folder: store.Folder, begun_bytes: int, *, counting
 
 
 def interrupted(folder: store.Folder, command: str | None) -> Interrupted:
-    """Returns the error for a run that was interrupted. A run without any trial is removed.
+    """Returns the error for a run that was interrupted. A run without any result is removed.
 
     command: the command that continues the run with --resume; None if nothing continues it.
     """
-    if not folder.samples():
+    if not folder.samples() and not folder.instructions():
         store.remove(folder.path)
         return Interrupted(NOTHING_YET)
     name = found_by(folder)
     measured_all = _has_all_rounds(folder)
     counts_missing = folder.run().settings.count_instructions and not folder.instructions()
-    if measured_all and not counts_missing and not (command or "").startswith(CHECK):
+    has_report = command is not None and not command.startswith(CHECK)
+    if measured_all and has_report and not counts_missing:
         return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
     if not measured_all:
         folder.mark_stopped(INTERRUPTED)

@@ -183,9 +183,14 @@ def _background(
 def _short(
     samples: Sequence[Sample], baseline: str, settings: Settings, workload: int
 ) -> Iterator[Unsuited]:
-    if settings.reports or settings.instructions or settings.repeat != 1:
+    own = [sample for sample in samples if sample.trial.contender == baseline]
+    # With --repeat, a run of the warm-up is no batch yet. In the rounds, --repeat auto may choose
+    # batches of a single run.
+    in_batches = settings.repeat != 1 and not any(sample.counts for sample in own)
+    in_batches = in_batches or any(sample.repeats > 1 for sample in own)
+    if settings.reports or settings.instructions or in_batches:
         return
-    walls = [sample.wall_ns for sample in samples if sample.trial.contender == baseline]
+    walls = [sample.wall_ns for sample in own]
     if not walls or statistics.median(walls) >= SHORT_NS:
         return
     if settings.workloads[workload].load:
@@ -197,8 +202,8 @@ def _short(
     advice = (
         "Give the program more work."
         if settings.by_cell
-        else "Give the program more work, or use --repeat auto: then each number is the mean of "
-        "several runs."
+        else "Give the program more work, or use --repeat "
+        f"{'auto' if settings.repeat == 1 else 'N'}: then each number is the mean of several runs."
     )
     yield Unsuited(
         f"A run takes {_SHORT}, and the start of the process is part of that.",

@@ -16,7 +16,7 @@ from cairn.verdict import Aim
 def machine(run: Run) -> Table:
     """Returns the machine and its state when the run began."""
     host = run.host
-    kind = "virtual" if host.virtual else "physical"
+    kind = {True: "virtual", False: "physical", None: "perhaps virtual"}[host.virtual]
     facts = [
         ("system", host.system),
         ("kernel", host.kernel),

@@ -154,15 +154,18 @@ def _spare(one: SoakVerdict, *, also: bool = False) -> str:
     held, live, returned = one.mean("held"), one.mean("live_most"), one.mean("returned")
     assert held is not None and live is not None
     text = (
-        f"{word} under {printable(one.contender)}: in the last half of the run it held "
-        f"{units.size(held)} for at most {units.size(live)} of live blocks."
+        f"{word} under {printable(one.contender)}: in the last half of the run, the allocator "
+        f"held {units.size(held)} for at most {units.size(live)} of live blocks."
     )
     spares = [run.trim.held_bytes - run.trim.live_bytes for run in one.runs if run.trim is not None]
     if returned is None or not spares:
         return text
     spare = sum(spares) / len(spares)
     share = f"{100 * returned:.0f} % of the {units.size(spare)}"
-    return f"{text} A trim at its end returned {share} that it then held beyond the live blocks."
+    return (
+        f"{text} A trim at the end of the run returned {share} that the allocator then held beyond "
+        "the live blocks."
+    )
 
 
 def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
@@ -289,10 +292,9 @@ def _option(seconds: float) -> str:
 def _footer(
     run: Run, found: Sequence[SoakVerdict], samples: Sequence[Sample], name: str, stopped: str
 ) -> Iterator[str]:
-    rounds = max((len(one.runs) for one in found), default=0)
     length = run.settings.soak_s or 0.0
     yield (
-        f"{units.counted(rounds, 'round')} of {units.duration(length)} for each contender, in "
+        f"{_rounds(found)} of {units.duration(length)} for each contender, in "
         "alternating order. Live, held and resident are medians of the last half; growth is that "
         "of the lower edge of live memory, after a quarter of the run, with 95 % intervals."
     )
@@ -337,6 +339,14 @@ def _footer(
         f"Next: cairn report {name} -o memory.html draws the runs on a page; docs/soak.md has the "
         "rules."
     )
+
+
+def _rounds(found: Sequence[SoakVerdict]) -> str:
+    """The number of rounds that were judged. Contenders of an interrupted run may differ in it."""
+    numbers = [len(one.runs) for one in found if one.failure is None]
+    numbers = numbers or [len(one.runs) for one in found]
+    least, most = min(numbers, default=0), max(numbers, default=0)
+    return f"{least} to " * (least < most) + units.counted(most, "round")
 
 
 def _early(stopped: str) -> tuple[str, ...]:

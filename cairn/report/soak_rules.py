@@ -19,9 +19,9 @@ _LEAST_RATE = 1024.0
 def sentences(found: Sequence[SoakVerdict]) -> tuple[str, ...]:
     """Returns a sentence for each run: its contender, its round, its verdict, and the rule."""
     return tuple(
-        f"{printable(one.contender)}, round {place}: {run.kind.value}. {' '.join(_rules(run))}"
+        f"{printable(one.contender)}, round {number}: {run.kind.value}. {' '.join(_rules(run))}"
         for one in found
-        for place, run in enumerate(one.runs, 1)
+        for number, run in zip(one.rounds, one.runs, strict=True)
     )
 
 

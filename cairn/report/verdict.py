@@ -163,8 +163,8 @@ def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
     if unclear:
         most = [f"{_bound((only.effect(aim).high or 1.0) - 1)} more {aim.value}" for aim in unclear]
         yield (
-            f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown; it takes "
-            f"at most {_listed(most, 'and')}."
+            f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown: "
+            f"{formatting.printable(only.contender)} takes at most {_listed(most, 'and')}."
         )
 
 

@@ -8,12 +8,13 @@ A build is known by the build ID of an ELF file. A file without one is known by 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cairn.binary import elf
@@ -111,6 +112,15 @@ def _of_programs(
         script = _script(behind, settings.folder)
         if script is not None:
             yield script, os.path.join(settings.folder, script), "script"
+
+
+def first_program(settings: Settings, contender: Contender) -> str | None:
+    """Returns the path of the first program that a contender runs; None if it does not exist."""
+    with contextlib.suppress(CairnError):
+        for _, path, part in _of_programs(settings, [contender]):
+            if part == "program":
+                return path
+    return None
 
 
 def _words(line: str) -> list[str]:
@@ -213,6 +223,35 @@ def path_of_program(command: Sequence[str], folder: str) -> str | None:
     if os.path.isfile(os.path.join(os.path.dirname(bin_), "pyvenv.cfg")):
         return os.path.join(os.path.realpath(bin_), name)
     return program.path
+
+
+def names_of_programs(programs: Iterable[Sequence[str]], folder: str) -> frozenset[str]:
+    """Returns the names under which the processes of these programs may run.
+
+    Returns an empty set if the programs have the same names, so that they need no common one.
+    """
+    each = {_names_of_program(one, folder) for one in programs}
+    return frozenset[str]().union(*each) if len(each) > 1 else frozenset()
+
+
+def _names_of_program(command: Sequence[str], folder: str) -> frozenset[str]:
+    """Returns the file names under which the processes of a command's program may run.
+
+    A process is named after the file that it executes. This is the file to which symbolic links
+    lead, or the interpreter of a script. If a wrapper such as `nice` starts another program, the
+    names of that program are among the result.
+    """
+    behind = behind_env(command)[1]
+    word = behind[0]
+    names = {os.path.basename(word)}
+    with contextlib.suppress(CairnError):
+        program = inspect_program(os.path.join(folder, word) if "/" in word else word)
+        names |= {os.path.basename(program.path), os.path.basename(program.file)}
+    if _WRAPPER.fullmatch(os.path.basename(word)):
+        inner = started(behind, folder)
+        if inner is not None:
+            names |= _names_of_program(behind[behind.index(inner, 1) :], folder)
+    return frozenset(names)
 
 
 def is_interpreted(command: Sequence[str], folder: str) -> bool:

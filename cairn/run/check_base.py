@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from cairn.binary import elf
+from cairn.build import Tools
 from cairn.compare.gate import MEASURES
 from cairn.errors import CairnError, UsageError, cannot
 from cairn.gate import InstructionCount
@@ -75,10 +76,12 @@ def of_run(
     copied: the SHA-256 of its copied input; see `input_of`.
     """
     commit, uncommitted = commit_of(run.settings.folder)
+    tools = run.tools or tools_of(run)
     return Base(
         schema=SCHEMA, kind=KIND, run=run, samples=samples, instructions=counts,
-        machine=machine_id(), commit=commit, uncommitted=uncommitted, compiler=compiler_of(run),
-        valgrind=valgrind_version() if counts else None, input=copied,
+        machine=machine_id(), commit=commit, uncommitted=uncommitted,
+        compiler=tools.compilers.get(run.competing[0].name),
+        valgrind=tools.valgrind if counts else None, input=copied,
     )  # fmt: skip
 
 
@@ -204,13 +207,18 @@ def valgrind_version() -> str | None:
     return done.stdout.strip() or None
 
 
-def compiler_of(run: Run) -> str | None:
-    """Returns the compilers that the program's section .comment names; None if it names none."""
-    program = next((one for one in run.builds if one.part == "program"), None)
-    if program is None:
+def tools_of(run: Run) -> Tools:
+    """Returns the present tools of a run whose programs are there."""
+    programs = {one.name: builds.first_program(run.settings, one) for one in run.competing}
+    return Tools(valgrind_version(), {name: _compiler_of(path) for name, path in programs.items()})
+
+
+def _compiler_of(path: str | None) -> str | None:
+    """Returns the compilers that a program's section .comment names; None if it names none."""
+    if path is None:
         return None
     try:
-        with elf.opened(program.path) as image:
+        with elf.opened(path) as image:
             section = next(one for one in image.sections() if one.name == ".comment")
             content = image.content(section, _COMPILER_BYTES)
     except (elf.NotElf, elf.Damaged, OSError, StopIteration):
@@ -386,16 +394,21 @@ def other_tools(base: Base, run: Run) -> str | None:
 
     Returns None if they can be compared: everything but the program must be the same.
 
-    run: the run of the present build of the program, with the builds of all its files.
+    run: the run of the checked build, with its tools and the builds of all its files.
     """
+    if not run.builds or run.tools is None:
+        return (
+            "the run does not know the compiler, the version of valgrind or the libraries of its "
+            "counts"
+        )
     for what, before, now in (
         ("architecture", base.run.host.architecture, run.host.architecture),
         ("processor", base.run.host.cpu_model, run.host.cpu_model),
-        ("version of valgrind", base.valgrind, valgrind_version()),
-        ("compiler", base.compiler, compiler_of(run)),
+        ("version of valgrind", base.valgrind, run.tools.valgrind),
+        ("compiler", base.compiler, run.tools.compilers.get(judged(run).name)),
     ):
         if before != now:
-            return f"the base has another {what} ({before}; now {now})"
+            return f"the base has another {what} ({before}, and {now} for the checked build)"
     before_, now_ = (
         {one.name: one.build for one in of.builds if one.part in ("library", "contender")}
         for of in (base.run, run)

@@ -194,8 +194,9 @@ def endings(content: bytes, compared: Collection[str] = ()) -> Mapping[str, Mapp
     """How the processes of a trial ended: the number of each ending, by program.
 
     content: the witness's file, to which the launcher has appended its own records.
-    compared: the names of the programs that are compared with each other. If there are several, the
-        result has them under the common name COMPARED, because endings are compared by name.
+    compared: the names of the programs that are compared with each other, if they have different
+        names. The result has them under the common name COMPARED, because endings are compared by
+        name.
     """
     tree = _Processes()
     for record in read(content.splitlines())[0]:
@@ -203,7 +204,8 @@ def endings(content: bytes, compared: Collection[str] = ()) -> Mapping[str, Mapp
     counted = tree.counted()
     if len(compared) < 2:
         return counted
+    names = {_name(one) for one in compared}
     merged: dict[str, Counter[str]] = {}
     for name, of in counted.items():
-        merged.setdefault(COMPARED if name in compared else name, Counter()).update(of)
+        merged.setdefault(COMPARED if name in names else name, Counter()).update(of)
     return {name: dict(of) for name, of in merged.items()}

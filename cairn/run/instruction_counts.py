@@ -15,10 +15,10 @@ from cairn import units
 from cairn.compare import plan
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
-from cairn.model import COPY, Run, Trial
+from cairn.model import COPY, Run, Sample, Trial
 from cairn.profile.callgrind_files import CutOff
 from cairn.profile.path_instructions import parsed
-from cairn.run import stop_request
+from cairn.run import builds, check_base, known_builds, stop_request
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
 from cairn.run.valgrind import SLOWER, Under, callgrind, lines
@@ -36,9 +36,12 @@ def count(
     --setup runs before the first count and --cleanup after the last one, also if the rounds of the
     run had both already: --cleanup may have removed what the program needs.
 
-    Raises UsageError if --setup, --prepare or --conclude fails, and Interrupted on ctrl-C. Raises
-    ProgramFailed or ContenderFailed if the program also fails without valgrind, or if it prints
-    something else than under the baseline and `verify_output` is set.
+    The run in the folder keeps the tools. A run without rounds also keeps the builds of its files.
+
+    Raises UsageError if --setup, --prepare or --conclude fails, and if a program is another build
+    than in the rounds. Raises ProgramFailed or ContenderFailed if a file of the run is replaced
+    meanwhile, if the program also fails without valgrind, or if it prints something else than under
+    the baseline and `verify_output` is set.
     """
     outs = scratch / "callgrind"
     outs.mkdir()
@@ -53,12 +56,14 @@ def count(
     try:
         if settings.setup is not None:
             plain.hook("setup", settings.setup)
+        samples = folder.samples()
+        run, watch = known_builds.taken(run, folder, has_trials=bool(samples))
+        folder.update(replace(run, tools=check_base.tools_of(run)))
         failed = {
-            (one.trial.workload, one.trial.contender)
-            for one in folder.samples()
-            if one.failure is not None
+            (one.trial.workload, one.trial.contender) for one in samples if one.failure is not None
         }
-        return tuple(_all_counts(run, runner, plain, outs, failed, told))
+        both = _Watched(runner, watch), _Watched(plain, watch)
+        return tuple(_all_counts(run, *both, outs, failed, told))
     finally:
         if settings.cleanup is not None:
             try:
@@ -67,10 +72,24 @@ def count(
                 told(str(error))
 
 
+class _Watched:
+    """A runner whose trials raise an error if a file of the run was replaced meanwhile."""
+
+    def __init__(self, runner: Runner, watch: builds.Watch) -> None:
+        self._runner = runner
+        self._watch = watch
+
+    def trial(self, trial: Trial) -> Sample:
+        """Runs one trial and returns its sample. Raises also what `Watch.refuse_changed` raises."""
+        sample, _ = self._runner.trial(trial)
+        self._watch.refuse_changed()
+        return sample
+
+
 def _all_counts(
     run: Run,
-    runner: Runner,
-    plain: Runner,
+    runner: _Watched,
+    plain: _Watched,
     outs: Path,
     failed: Collection[tuple[int, str]],
     told: Callable[[str], None],
@@ -108,16 +127,16 @@ def _all_counts(
             yield count_
 
 
-def _refuse_broken(plain: Runner, trial: Trial, baseline: str) -> None:
+def _refuse_broken(plain: _Watched, trial: Trial, baseline: str) -> None:
     """Raises ProgramFailed or ContenderFailed if the program fails without valgrind, too."""
-    sample, _ = plain.trial(trial)
+    sample = plain.trial(trial)
     if sample.failure is not None:
         kind = ProgramFailed if trial.contender == baseline else ContenderFailed
         raise kind(f"{trial.contender} {sample.failure}")
 
 
 def _counted(
-    runner: Runner, outs: Path, trial: Trial, told: Callable[[str], None]
+    runner: _Watched, outs: Path, trial: Trial, told: Callable[[str], None]
 ) -> tuple[InstructionCount, list[str | None]]:
     """Returns the counts, and the digest of the output of each run that succeeded."""
     told(f"{trial.contender}, in {units.counted(TIMES, 'run')} under valgrind")
@@ -127,7 +146,7 @@ def _counted(
         stop_request.check()
         for old in outs.iterdir():
             old.unlink()
-        sample, _ = runner.trial(trial)
+        sample = runner.trial(trial)
         if sample.failure is not None:
             problem = f"cannot run under valgrind: it {sample.failure}"
             return InstructionCount(trial.contender, (), trial.workload, problem), digests

@@ -12,6 +12,10 @@ from cairn.errors import UsageError
 from cairn.model import Contender, Settings, Trial
 from cairn.run.runner import Runner, private_folder
 
+_SOAK_S = 5.0
+"""The longest run of a program of 'cairn soak', which may be meant to run for hours. This time is
+also the shortest that 'cairn soak' permits."""
+
 
 def look(settings: Settings, contender: Contender, told: Callable[[str], None]) -> Reached | None:
     """Runs the first workload under this contender, with the probe preloaded.
@@ -26,8 +30,9 @@ def look(settings: Settings, contender: Contender, told: Callable[[str], None]) 
         if contender.probed
         else replace(contender, probed=True, spec=behind_probe(contender.spec))
     )
+    length_s = None if settings.soak_s is None else min(settings.soak_s, _SOAK_S)
     with private_folder() as scratch:
-        runner = Runner(replace(settings, why=True), [behind], scratch)
+        runner = Runner(replace(settings, why=True, soak_s=length_s), [behind], scratch)
         if settings.setup is not None:
             runner.hook("setup", settings.setup)
         try:

@@ -15,7 +15,6 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from cairn import units
-from cairn.build import Build
 from cairn.compare import endings, plan, rounds_needed, stopping, suitability
 from cairn.errors import (
     BudgetTooShort,
@@ -36,7 +35,7 @@ from cairn.model import (
     Trial,
     value,
 )
-from cairn.run import batches, builds, retries, stop_request, time_budget
+from cairn.run import batches, builds, known_builds, retries, stop_request, time_budget
 from cairn.run.observer import Observer, Progress
 from cairn.run.preparation import Preparations
 from cairn.run.proof import unproven
@@ -81,6 +80,11 @@ class Measurement:
         self._observer = observer
         self._by_cell = settings.by_cell or settings.reports
         """Whether a failure ends only the trials of its contender on its workload."""
+        self._completes_rounds = settings.by_cell or settings.soak_s is not None
+        """Whether a resumed run completes the round that was interrupted.
+
+        Other runs compare within rounds. They leave out the incomplete round and begin another.
+        """
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]
         """By workload: its samples, with a wall time that excludes deliberate sleep; see _judged().
@@ -107,6 +111,8 @@ class Measurement:
         contender's processes are compared with those under these baselines."""
         self._warm_memory = WarmMemory(run, self._runner, observer)
         before = folder.samples()
+        self._is_spent = only_round is None and TIME_BUDGET in folder.stopped()
+        """Whether the time budget has already ended this run, which then does not go on."""
         self._restore(before)
         self._unchecked = retries.unchecked(before, run.baseline, self._may_be_the_program)
         """The last failure of a resumed run, if its check was interrupted; else None."""
@@ -127,12 +133,12 @@ class Measurement:
     def _restore(self, before: Sequence[Sample]) -> None:
         """Notes the trials of an interrupted run, and decides again what was decided after them.
 
-        A run of a plan decides at the beginning of each round which workloads have enough rounds.
-        It must not decide this anew in an interrupted round: if a contender failed in that round,
-        its workload may now have enough rounds, and the round would stay incomplete.
+        A run that completes its rounds decides at the beginning of each round which workloads have
+        enough rounds. It must not decide this anew in an interrupted round: if a contender failed
+        in that round, its workload may now have enough rounds, and the round would stay incomplete.
         """
         last = max((sample.trial.round for sample in before), default=plan.WARM_UP)
-        begins = last > plan.WARM_UP and self._run.settings.by_cell
+        begins = last > plan.WARM_UP and self._completes_rounds
         for sample in before:
             if begins and sample.trial.round == last:
                 begins = False
@@ -150,6 +156,8 @@ class Measurement:
     def measure(self) -> None:
         """Runs trials until the stopping rule ends the measurement.
 
+        A run that its time budget has ended before does not go on.
+
         Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to
         compare or the baseline has no proof of load, and Interrupted on ctrl-C. All trials before
         the error are stored. A run of built-in workloads or of a plan continues after a failure: a
@@ -159,6 +167,9 @@ class Measurement:
         baseline = self._run.baseline
         if not self._by_cell and any(name == baseline for _, name in self._failed):
             raise ProgramFailed(f"this run has already failed under {baseline}; begin a new run")
+        if self._is_spent:
+            self._refuse_no_round()
+            return
         ended = len(self._settled) == len(self._of) and self._unchecked is None
         if ended and not self._by_cell:
             others = ", ".join(sorted({name for _, name in self._failed}))
@@ -170,7 +181,9 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
-                self._watch = builds.Watch(self._known_builds(), self._files_of_others())
+                self._run, self._watch = known_builds.taken(
+                    self._run, self._folder, has_trials=bool(self._samples)
+                )
                 self._rounds()
                 self._folder.mark_stopped(
                     "\n".join(self._settled[w] for w in sorted(self._settled))
@@ -185,28 +198,6 @@ class Measurement:
                 # fails once.
                 self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
-
-    def _known_builds(self) -> tuple[Build, ...]:
-        """Returns the builds of the run's files. It is called after --setup, which may build them.
-
-        A new run stores them. For a resumed run, this raises UsageError, ProgramFailed or
-        ContenderFailed if the run began with other builds, and ProgramMissing if a program is gone.
-        """
-        now = builds.of_run(self._run.settings, self._run.contenders)
-        if self._samples:
-            own = [one for one in self._run.contenders if one.name == self._run.baseline]
-            builds.refuse_other(
-                self._run.builds, now, [path for one in own for path in one.preload]
-            )
-        else:
-            self._run = replace(self._run, builds=now)
-            self._folder.update(self._run)
-        return now
-
-    def _files_of_others(self) -> frozenset[str]:
-        """Returns the files of this run that the baseline does not use."""
-        run = self._run
-        return builds.of_others_alone(run.settings, run.contenders, run.baseline)
 
     def _clean_up(self) -> None:
         """Runs --cleanup. A failure of the command is reported but changes no result."""
@@ -224,7 +215,7 @@ class Measurement:
         if self._unchecked is not None:
             self._check_failed(self._unchecked.sample, self._unchecked.tries)
         number = max((sample.trial.round for sample in self._samples), default=plan.WARM_UP)
-        rest = self._rest_of(number) if run.settings.by_cell else []
+        rest = self._rest_of(number) if self._completes_rounds else []
         if not rest and self._settle():
             return
         runs = 0 if self._is_warm else run.settings.warmup
@@ -251,7 +242,7 @@ class Measurement:
         self._observer.round_ended(self._progress())
 
     def _rest_of(self, number: int) -> list[Trial]:
-        """The trials of an interrupted round of a plan that have not run yet.
+        """The trials of an interrupted round of a plan or of 'cairn soak' that have not run yet.
 
         They make the interrupted round complete. So a resumed run has exactly the trials of a run
         that was not interrupted.
@@ -308,6 +299,12 @@ class Measurement:
         needed_s = sum(self._expected_s(trial) for trial in rest) + round_s
         if not self._budget.has_room(needed_s * (_COLD if rest else 1.0)):
             self._refuse_budget(rule.budget_s)
+
+    def _refuse_no_round(self) -> None:
+        """Raises BudgetTooShort if the budget has ended before any round was complete."""
+        budget_s = self._run.rule.budget_s
+        if budget_s is not None and not any(self._has_round(w) for w in range(len(self._of))):
+            self._refuse_budget(budget_s)
 
     def _refuse_budget(self, budget_s: float) -> NoReturn:
         """Ends measuring because the budget does not suffice for one round.
@@ -432,8 +429,7 @@ class Measurement:
             if watch:
                 self._refuse_short_budget(trials[place:])
             if budget_s is not None and self._run_s and not self._budget.left():
-                if not any(self._has_round(w) for w in range(len(self._of))):
-                    self._refuse_budget(budget_s)
+                self._refuse_no_round()
                 self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
                 return
             stop_request.check()
@@ -528,14 +524,20 @@ class Measurement:
     def _repeats(self, trial: Trial) -> int:
         """The number of runs whose mean is one sample.
 
-        --repeat auto chooses the number by the baseline's first trial, which is stored. So a
-        resumed run has the same number.
+        --repeat auto chooses the number by the shortest run of the warm-up. The first run may be
+        longer than all others, since it reads files that are not in memory yet. Without a warm-up,
+        the baseline's first trial decides. These trials are stored, so that a resumed run has the
+        same number. Runs of the warm-up that come after a round decide nothing.
         """
         repeat = self._run.settings.repeat
         if repeat is not None:
             return repeat
+        warm = takewhile(lambda one: one.trial.round == plan.WARM_UP, self._of[trial.workload])
+        walls = [one.wall_ns for one in warm if one.failure is None]
         first = self._first.get((trial.workload, self._run.baseline))
-        return batches.wanted(first.wall_ns) if first is not None else 1
+        if not walls and first is not None:
+            walls = [first.wall_ns]
+        return batches.wanted(min(walls)) if walls else 1
 
     def _report_restored(self) -> None:
         """Tells the observer once that the program changed the files of this run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import select
@@ -33,7 +34,7 @@ from cairn.model import (
     Settings,
     Trial,
 )
-from cairn.run import batches, hooks, memory_series, outputs, soak
+from cairn.run import batches, builds, hooks, memory_series, outputs, soak
 from cairn.run.endings import endings
 from cairn.run.hooks import ending
 from cairn.run.idle_server import IdleServer
@@ -194,13 +195,21 @@ class Runner:
                     )
             if is_another_build(contender):
                 raise ContenderFailed(another_build(contender))
-        self._programs = {os.path.basename(one.program[0]) for one in contenders if one.program}
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
         self._notes = scratch / "cpu_samples"
         self._profiles = scratch / "profiles"
         self._profiles.mkdir(exist_ok=True)
+
+    @functools.cached_property
+    def _compared(self) -> frozenset[str]:
+        """The names of the programs of -p if they differ.
+
+        They are found after the first trial, because --setup or --prepare may make the programs.
+        """
+        programs = [one.program for one in self._contenders.values() if one.program]
+        return builds.names_of_programs(programs, self._settings.folder)
 
     def trial(self, trial: Trial, *, watch: bool = False) -> tuple[Sample, Trace]:
         """Runs one trial and returns its sample. A failure of the program is part of the sample.
@@ -408,7 +417,7 @@ class Runner:
             largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
             queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
-            endings=endings(witness, self._programs),
+            endings=endings(witness, self._compared),
             counters=counters,
             counted=tuple(name for name, flag in (launched.counters or {}).items() if flag is True),
             metrics=metrics,

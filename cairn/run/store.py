@@ -25,7 +25,6 @@ samples in memory, too, and restores the files before it writes to them.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -36,7 +35,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn.errors import CairnError, UsageError, cannot
+from cairn.errors import NO_LOCKS, CairnError, UsageError, cannot
 from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import (
@@ -62,8 +61,6 @@ INPUT = "input"
 """The copy of standard input. Every trial reads it from the beginning."""
 _RAW = ("witness", "failed")
 """The folders of raw data within the folder of a run."""
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""The errors of flock(2) on a file system without locks."""
 _NAME_LENGTH = 64
 """The most characters of a file name in `witness` and `failed`."""
 
@@ -247,7 +244,7 @@ class Folder(StoredRun):
             os.fsync(descriptor)
 
     def update(self, run: Run) -> None:
-        """Replaces run.json before the first trial, when more is known about the run."""
+        """Replaces run.json, because more is known about the run."""
         content = encoded(run, indent=2) + b"\n"
         self.write(RUN, content)
         self._hold()
@@ -441,7 +438,7 @@ def several_runs(name: str, paths: Sequence[Path]) -> UsageError:
 
 
 def _at(path: Path) -> StoredRun:
-    if path.is_file():
+    if os.path.isfile(path):
         return RunArchive(path)
     if os.path.isfile(path / FLEET):
         raise UsageError(
@@ -512,7 +509,7 @@ def lock(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
 
 

@@ -1,7 +1,8 @@
 """Touches memory before each round, so that no run pays for pages that the host provides late.
 
 In a virtual machine, the first write to memory that the host has not backed yet is slow: filling
-3 GB took 6.5 s for the first time and 0.22 s afterwards.
+3 GB took 6.5 s for the first time and 0.22 s afterwards. A machine counts as virtual here if it is
+not known whether it is virtual.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class WarmMemory:
     def __init__(self, run: Run, runner: Runner, observer: Observer) -> None:
         self._is_chosen = run.settings.warm_memory is None
         """Whether Cairn chooses the size. It is False if --warm-memory gives the size."""
-        self._is_virtual = run.host.virtual
+        self._may_be_virtual = run.host.virtual is not False
         self._bytes = run.settings.warm_memory or 0
         self._runner = runner
         self._observer = observer
 
     def decide(self, samples: Iterable[Sample]) -> None:
         """Decides how much memory to touch, after these trials, and tells the observer."""
-        if self._is_chosen and self._is_virtual:
+        if self._is_chosen and self._may_be_virtual:
             well = (sample for sample in samples if sample.failure is None)
             peak = max((sample.memory.peak_bytes or 0 for sample in well), default=0)
             self._bytes = int(peak * _SHARE) if peak >= _FROM_BYTES else 0

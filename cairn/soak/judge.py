@@ -82,7 +82,9 @@ class Reason(Enum):
     SLOW = "memory grows steadily, but by too little in a run of this length"
     NOISE = "memory varies too much for a run of this length"
     UNTRIMMED = "the allocator could not be asked to give memory back"
-    BETWEEN = "only a part of the spare memory came back when the allocator was asked"
+    BETWEEN = (
+        "only a part of the memory beyond the live blocks came back when the allocator was asked"
+    )
     ROUNDS = "the rounds contradict each other"
 
 

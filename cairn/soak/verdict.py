@@ -22,7 +22,9 @@ class SoakVerdict(Struct, frozen=True):
     contender: str
     kind: Kind
     runs: tuple[JudgedRun, ...]
-    """By round. Failed runs are left out."""
+    """In the order of the rounds. Failed runs are left out."""
+    rounds: tuple[int, ...] = ()
+    """The numbers of the rounds of `runs`."""
     also: Kind | None = None
     reason: Reason | None = None
     """Why nothing is known; given only for UNKNOWN, if a run succeeded."""
@@ -76,17 +78,18 @@ def _verdict(name: str, samples: Sequence[Sample]) -> SoakVerdict:
         (one.failure for one in samples if one.trial.contender == name and one.failure), None
     )
     found = [one.memory.series for one in own if one.memory.series is not None]
+    rounds = tuple(one.trial.round for one in own if one.memory.series is not None)
     runs = tuple(judge(one) for one in found)
     no_trim = next((one.no_trim for one in found if one.no_trim is not None), None)
     if own and not runs:
         failure = failure or _UNSEEN
     if not runs or failure is not None:
-        return SoakVerdict(name, Kind.UNKNOWN, runs, failure=failure, no_trim=no_trim)
+        return SoakVerdict(name, Kind.UNKNOWN, runs, rounds, failure=failure, no_trim=no_trim)
     kind, reason = joined(runs)
     also = {one.also for one in runs}
     needed = [one.needed_s for one in runs if one.needed_s is not None]
     return SoakVerdict(
-        name, kind, runs,
+        name, kind, runs, rounds,
         also=also.pop() if kind is Kind.LEAK and len(also) == 1 else None,
         reason=reason,
         needed_s=max(needed) if needed and kind is Kind.UNKNOWN else None,
