@@ -17,18 +17,21 @@ SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.
   uninstall clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 19
 
 all: build/installed ## set up and build; the command is then .venv/bin/cairn
+
+# Ends a recipe with a sentence if PYTHON is missing or too old.
+NEW_PYTHON := "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+  { echo "cairn needs Python 3.11 or newer;" \
+    "make PYTHON=/path/to/python3.11 chooses another" >&2; exit 1; }
 
 # Checks for the tools that the build needs, and reports a missing tool in one sentence.
 build/tools:
 	@for tool in gcc g++ make git "$(PYTHON)"; do command -v "$$tool" >/dev/null || \
 	  { echo "cairn needs $$tool, which is not installed;" \
 	    "on Debian: apt-get install gcc g++ make git python3-venv" >&2; exit 1; }; done
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "cairn needs Python 3.11 or newer;" \
-	    "make PYTHON=/path/to/python3.11 chooses another" >&2; exit 1; }
+	@$(NEW_PYTHON)
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "cairn needs Python's venv, which is not installed;" \
 	    "on Debian: apt-get install python3-venv" >&2; exit 1; }
@@ -37,8 +40,10 @@ build/tools:
 # Two rules may install at the same time, and pip does not expect that.
 PIP := flock build/tools $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# An interrupted setup leaves a .venv without pip, which is then set up again.
 .venv/ready: constraints.txt | build/tools
-	@test -x $(PY) || { echo "setting up .venv"; "$(PYTHON)" -m venv .venv; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || \
+	  { echo "setting up .venv"; "$(PYTHON)" -m venv --clear .venv; }
 	@$(PIP) scikit-build-core
 	@cmake --version 2>/dev/null | grep -qE 'version (3\.2[1-9]|3\.[3-9][0-9]|[4-9])' || $(PIP) cmake
 	@command -v ninja >/dev/null || $(PIP) ninja
@@ -53,14 +58,16 @@ PIP := flock build/tools $(PY) -m pip install --quiet --disable-pip-version-chec
 	@$(PIP) -r tests/requirements-long.txt
 	@touch $@
 
-build/wheel: .venv/ready $(NATIVE) $(SOURCE)
+# The wheel is built in the folder build/wheel (pyproject.toml). A failed build leaves this folder,
+# so another file shows that the build has succeeded.
+build/wheel-made: .venv/ready $(NATIVE) $(SOURCE)
 	@echo "building cairn"
 	@rm -rf build/dist
 	@env -u DESTDIR PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet \
 	  --disable-pip-version-check --no-build-isolation --no-deps -w build/dist .
 	@touch $@
 
-build/installed: build/wheel
+build/installed: build/wheel-made
 	@$(PIP) build/dist/*.whl
 	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
@@ -102,9 +109,10 @@ format: .venv/tested ## format all C and Python files
 	  tests/*/*.[ch] tests/*/*.cpp tests/support/*/*.[ch] tests/support/*/*.cpp
 
 install: build/installed ## install for this user, or under PREFIX=…; DESTDIR=… is for packagers
-	@"$(PYTHON)" tools/install.py install
+	@"$$($(PY) -c 'import sys; print(sys._base_executable)')" tools/install.py install
 
 uninstall: ## remove the files that make install wrote under PREFIX
+	@$(NEW_PYTHON)
 	@"$(PYTHON)" tools/install.py uninstall
 
 install uninstall: export PREFIX := $(PREFIX)

@@ -4,19 +4,23 @@
 PATH=$PATH:/usr/sbin
 cairn=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv/bin/cairn
 [ -x "$cairn" ] || cairn=cairn
+# Workers of a server may run as another user, who must be able to read the files.
+umask 022
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Workers of a server may run as another user.
 chmod 755 "$folder"
 
 # With several CPUs, the server has the first one for itself, so that the program that sends the
-# requests does not disturb it.
-pinned=() apart= last=$(($(nproc) - 1))
-if [ "$last" -gt 0 ]; then
-    others=1
-    [ "$last" = 1 ] || others=1-$last
-    pinned=(--cpus 0) apart="taskset -c $others"
-fi
+# requests does not disturb it. The kernel lists the CPUs that this shell may use, such as 0-3,8.
+allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$$/status")
+first=${allowed%%[-,]*}
+others=${allowed#"$first"}
+case $others in
+-*) others=$((first + 1))$others ;;
+,*) others=${others#,} ;;
+esac
+pinned=() apart=
+[ -z "$others" ] || pinned=(--cpus "$first") apart="taskset -c $others"
 
 # need PROGRAM PACKAGE - ends the script if the program is not installed.
 need() {

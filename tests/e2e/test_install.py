@@ -108,22 +108,21 @@ def files_below(folder: Path) -> set[str]:
 def borrow_dependencies(prefix: Path) -> None:
     """Lets the installed command import the Python packages of the test environment."""
     (site,) = (prefix / "lib" / "cairn").glob("lib/python3*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    borrowed = site / "borrowed.pth"
+    borrowed.write_text(sysconfig.get_path("purelib") + "\n")
+    borrowed.chmod(0o644)  # all users, whatever the umask
 
 
 def copy_tree(target: Path) -> Path:
-    """Copies this tree as `make` leaves it, without history and intermediate files."""
-    top = {".git", ".venv", "build", "docs", "tests", "workloads"}
+    """Makes a tree as `make` leaves it, with the files that the rules of the Makefile name.
 
-    def left_out(folder: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if name.endswith("_cache") or (Path(folder) == ROOT and name in top)
-        }
-
-    shutil.copytree(ROOT, target, ignore=left_out)
-    shutil.copytree(ROOT / "build" / "dist", target / "build" / "dist")
+    A copy of the whole tree would fail if another test removed a file meanwhile.
+    """
+    target.mkdir()
+    for name in ("CMakeLists.txt", "Makefile", "README.md", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, target)
+    for name in ("man", "tools", "build/dist"):
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     (target / ".venv").symlink_to(Path(sys.prefix))
     return target
 
@@ -350,7 +349,61 @@ def test_destdir_collects_the_files_of_a_package(tree: Path, tmp_path: Path) -> 
     )
 
 
+# --- building ---
+
+
+def test_a_build_that_was_interrupted_is_built_again(tree: Path) -> None:
+    """Make once took the folder that such a build leaves for a finished build, and never built."""
+    (tree / "build" / "wheel").mkdir()
+    shutil.rmtree(tree / "build" / "dist")
+    steps = call("make", "-n", "-C", tree, "-o", ".venv/ready", "build/installed")
+    assert "pip wheel" in steps
+
+
+def test_an_environment_without_pip_is_set_up_again(tree: Path, tmp_path: Path) -> None:
+    """An interrupted setup once left such a .venv, with which every later make failed.
+
+    The interpreter is a script, so that the test needs no network.
+    """
+    (tree / ".venv").unlink()
+    python, steps = tree / ".venv" / "bin" / "python", tmp_path / "steps"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    whole = tmp_path / "python3"
+    whole.write_text(
+        f"#!/bin/sh\necho \"$@\" >>'{steps}'\n"
+        'case "$*" in "-m venv"*) cp "$0" .venv/bin/python ;; esac\n'
+    )
+    whole.chmod(0o755)
+    call("make", "-C", tree, ".venv/ready", f"PYTHON={whole}")
+    assert "-m venv --clear .venv" in steps.read_text().splitlines()
+    assert (tree / ".venv" / "ready").exists()
+
+
+def test_help_needs_only_what_every_system_has(tmp_path: Path) -> None:
+    """The list once needed column(1), which Debian's images lack."""
+    for name in ("expand", "make", "sed"):
+        program = shutil.which(name)
+        assert program
+        (tmp_path / name).symlink_to(program)
+    shown = call("make", "-s", "-C", ROOT, "help", PATH=str(tmp_path)).splitlines()
+    assert "  make install     install for this user, or under PREFIX=" in "\n".join(shown)
+    assert len(shown) > 10
+    assert all(line[17:19] == "  " and line[19] != " " for line in shown), shown
+
+
 # --- refusals ---
+
+
+def test_the_python_of_the_build_installs_and_one_that_is_too_old_is_refused(
+    tree: Path, tmp_path: Path
+) -> None:
+    """Both goals once ran whatever python3 was, which failed with a traceback if it was too old."""
+    assert "PREFIX is empty" in sentence(make(tree, "install", "", PYTHON="/bin/false"))
+    done = make(tree, "uninstall", tmp_path, PYTHON="/bin/false")
+    assert done.returncode != 0
+    assert done.stderr.startswith("cairn needs Python 3.11 or newer; make PYTHON="), done.stderr
 
 
 @pytest.fixture

@@ -24,16 +24,16 @@ from itertools import islice
 
 from mutants import report
 from mutants.belonging import digest
-from mutants.lane import BUILD, LANES, Unready, kept_of, results_of, work
+from mutants.lane import BUILD, LANES, REFUSED, Unready, kept_of, results_of, work
 
 
-def lane(language: str, seed: int, count: int, only: str | None) -> None:
+def lane(language: str, seed: int, count: int, only: str | None, sources: str) -> None:
     """Plants the faults of one language (lane.py). Runs in a process of its own.
 
     Exits with a message if the tests fail on the tree without faults.
     """
     try:
-        work(language, seed, count, only)
+        work(language, seed, count, only, sources)
     except Unready as problem:
         sys.exit(f"mutants: {problem}")
     except KeyboardInterrupt:
@@ -56,7 +56,13 @@ def main() -> str | int | None:
     given = parser.parse_args()
     languages, seed, only = given.languages, given.seed, given.only
     if only:
-        languages = ["python" if only.endswith(".py") else "c"]
+        language = "python" if only.endswith(".py") else "c"
+        if next(LANES[language]().drawn(seed, only), None) is None:
+            return (
+                f"mutants: no line of {only} can have a fault;"
+                " name a file of cairn/ or src/, such as src/alloc/heap.c"
+            )
+        languages = [language]
     share = {language: -(-given.count // len(languages)) for language in languages}
     print(f"seed {seed}", flush=True)
     if given.show:
@@ -65,8 +71,10 @@ def main() -> str | int | None:
                 print(f"{fault.where}  {fault.kind}\n{fault.diff}")
         return None
     explained = report.explained()
+    # The sources may change while the faults are planted.
+    sources = digest("cairn", "src")
     lanes = [
-        multiprocessing.Process(target=lane, args=(language, seed, share[language], only))
+        multiprocessing.Process(target=lane, args=(language, seed, share[language], only, sources))
         for language in languages
     ]
     for process in lanes:
@@ -78,7 +86,6 @@ def main() -> str | int | None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for process in lanes:
             process.join()
-    sources = digest("cairn", "src")
     found = [
         one
         for language in languages
@@ -93,6 +100,8 @@ def main() -> str | int | None:
     print(text)
     if any(process.exitcode for process in lanes):
         return f"not all faults were planted; to continue, run it again with --seed {seed}"
+    if all(one.outcome == REFUSED for one in found):
+        return "no fault was planted, so nothing is known of the tests"
     return (
         f"only {noticed:.1%} of the faults were noticed or explained;"
         f" at least {report.LEAST:.0%} are required"

@@ -368,10 +368,11 @@ def results_of(language: str, seed: int, only: str | None) -> Path:
     return BUILD / f"{'-'.join(words)}.jsonl"
 
 
-def work(language: str, seed: int, count: int, only: str | None) -> None:
+def work(language: str, seed: int, count: int, only: str | None, sources: str) -> None:
     """Plants `count` faults, and continues an earlier run of the same seed and sources.
 
-    If the tests have changed since then, only the faults that survived are planted again.
+    `sources` is the digest of the sources. If the tests have changed since then, only the faults
+    that survived are planted again.
     """
     # A process in the background may ignore SIGHUP, SIGQUIT and SIGINT. The programs under test
     # would inherit this setting.
@@ -381,7 +382,7 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
     adopt()
     lane = LANES[language]()
     path = results_of(language, seed, only)
-    sources, tested = digest("cairn", "src"), digest("tests", but=["tests/mutants/equivalent.toml"])
+    tested = digest("tests", but=["tests/mutants/equivalent.toml"])
     kept = kept_of(path, sources)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([sources, *(json.dumps(asdict(one)) for one in kept.values()), ""]))

@@ -385,6 +385,29 @@ def test_a_fault_in_c_is_noticed_if_it_changes_something(
     assert ("policy_larger" in said) == noticed, said
 
 
+def test_a_file_without_faults_is_an_error(tmp_path: Path) -> None:
+    """A run with a misspelt name once planted nothing, and ended as if all faults were noticed."""
+    folder = python_tree(tmp_path / "tree")
+    for name in ("wrong", "cairn/wrong.py", "cairn/__init__.py"):
+        code, said = mutants(folder, "--only", name, "--seed", 1)
+        assert code == 1
+        assert f"mutants: no line of {name} can have a fault" in said, said
+
+
+def test_a_change_of_the_sources_during_a_run_does_not_hide_its_faults(tmp_path: Path) -> None:
+    """Such a change once made the report say that 0 faults were planted, and the run succeed."""
+    folder = c_tree(tmp_path / "tree")
+    changed = folder / "src" / "policy" / "more.h"
+    test = folder / "larger_test.c"
+    test.write_text(
+        test.read_text().replace("{ return", f'{{ fclose(fopen("{changed}", "w")); return')
+    )
+    test.write_text(f"#include <stdio.h>\n{test.read_text()}")
+    _, said = mutants(folder, "--c", "--seed", 1, "--count", 1)
+    assert changed.exists(), said
+    assert "1 faults planted" in said, said
+
+
 def names(faults: Sequence[Fault]) -> list[str]:
     return [fault.where for fault in faults]
 

@@ -94,9 +94,9 @@ def test_every_file_of_src_is_shipped(tmp_path: Path) -> None:
 
 
 IN_THE_ROOT = {
-    *(".ci", ".clang-format", ".editorconfig", ".gitignore", "CHANGELOG.md", "CMakeLists.txt"),
-    *("LICENSE", "Makefile", "README.md", "cairn", "constraints.txt", "docs", "examples"),
-    *("include", "man", "pyproject.toml", "src", "tests", "tools", "workloads"),
+    *(".ci", ".clang-format", ".dockerignore", ".editorconfig", ".gitignore", "CHANGELOG.md"),
+    *("CMakeLists.txt", "LICENSE", "Makefile", "README.md", "cairn", "constraints.txt", "docs"),
+    *("examples", "include", "man", "pyproject.toml", "src", "tests", "tools", "workloads"),
 }
 
 
