@@ -12,11 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support.isolation import isolate
 from support.places import PROGRAMS
 from support.prepared import Prepared, is_needed_anew
 
 isolate()
+
+# The random inputs are the same in every run, and a busy machine fails no test.
+settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parent.parent
 

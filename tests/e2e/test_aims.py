@@ -120,17 +120,18 @@ def test_a_server_that_ends_while_it_is_idle_has_failed(
 ) -> None:
     server = compiled("small_server.c")
     # The test does not use pgrep to find the server, because a bare system lacks pgrep.
-    ends = (
-        f"for all in /proc/[0-9]*; do ! grep -aqs '^{server}' $all/cmdline || "
-        "kill -KILL ${all#/proc/}; done"
+    ends = f"kill -KILL $(grep -als '^{server}' /proc/[0-9]*/cmdline | tr -dc '0-9\\n')"
+    # The processes of the load's group are ended with the load. So the load waits until the script
+    # has left the group, and the script waits until the load has ended.
+    script, apart = cairn.home / "ends.sh", cairn.home / "apart"
+    script.write_text(f"touch {apart}\nsleep 1\n{ends}\n")
+    load = (
+        f"{compiled('small_load.c')} {{port}} 400; setsid sh {script} & "
+        f"until [ -e {apart} ]; do sleep 0.05; done"
     )
-    # A process of the load's group is ended with the load. setsid(1) needs a moment to leave it.
-    script = cairn.home / "ends.sh"
-    script.write_text(f"sleep 0.2\n{ends}\n")
-    load = f"{compiled('small_load.c')} {{port}} 400; setsid sh {script} & sleep 0.1"
     result = cairn(
         "compare", "-r", 1, "-a", f"x={forward}", "--baseline", "x", "--while", load, "--idle",
-        "3s", "--", server, "{port}",
+        "20s", "--", server, "{port}",
     )  # fmt: skip
     assert result.code == 3
     assert "while it was idle" in " ".join(result.err.split())

@@ -173,7 +173,7 @@ def test_a_baseline_that_crashes_alone_is_no_baseline(cairn, folder: Path, crash
 
 def test_a_parent_that_kills_its_children_is_no_failure(cairn, forward: Path) -> None:
     # The last sleep gives the process that `timeout` killed the time to end.
-    line = "sleep 60 & sleep 61 & kill %1; kill -9 %2; wait; timeout -s KILL .2 sleep 62; sleep .1"
+    line = "sleep 60 & sleep 61 & kill %1; kill -9 %2; wait; timeout -s KILL .2 sleep 62; sleep 1"
     result = cairn(
         "compare", "-r", 4, "-a", "system", "-a", f"x={forward}", "--", "bash", "-c", line
     )

@@ -81,7 +81,7 @@ def test_an_interruption_ends_the_job_on_this_machine(
     After the other two signals, the job went on, and no sentence said so.
     """
     cairn.environment["TMPDIR"] = str(cairn.home)
-    nap = f"sleep {300_000 + os.getpid() + number}"
+    nap = f"sleep 3{os.getpid():07}.{number:02}5"
     file = cairn.home / "nap.toml"
     file.write_text(
         f'[plan]\ncontenders = ["system", "x={forward}"]\nrounds = 1\nwarmup = 0\n'

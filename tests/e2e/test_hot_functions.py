@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-TRIES = 3
+TRIES = 6
 """A 95 % interval misses once in twenty tries. An error of the method misses in all of them."""
 SHARES = {"burns_45": 0.45, "burns_25": 0.25, "burns_15": 0.15, "burns_10": 0.10, "burns_5": 0.05}
 SLACK = 0.01
@@ -80,6 +80,9 @@ def test_a_stripped_allocator_has_its_functions_by_offset(
     at = {
         words[-1]: int(words[0], 16) for line in table.splitlines() if (words := line.split())[2:]
     }
-    found, _ = profiled(cairn, tmp_path, stripped, program)
-    names = [one["name"] for one in found["hot_functions"]][:5]
-    assert names == [f"libstripped.so+{at[name]:#x}" for name in SHARES]
+    wanted = [f"libstripped.so+{at[name]:#x}" for name in SHARES]
+    tries = []
+    while wanted not in tries:  # few samples may exchange two functions
+        assert len(tries) < TRIES, (wanted, tries)
+        found, _ = profiled(cairn, tmp_path, stripped, program)
+        tries.append([one["name"] for one in found["hot_functions"]][:5])

@@ -10,11 +10,13 @@ import pytest
 from support.judging import HEALTHY_LEAST, ILL_IN
 
 from cairn.bench import ill_libraries
+from cairn.matrix import runs
 from cairn.why.ill_allocators import ILL
 
 from ..conftest import Command
 
-PLAN = """\
+ARGUMENTS = "--threads 2 --operations 30K"
+PLAN = f"""\
 [plan]
 contenders = ["system", "other=LIBRARY"]
 rounds = 2
@@ -22,7 +24,7 @@ warmup = 0
 
 [program.larson]
 workload = "larson"
-arguments = "--threads 2 --operations 30K"
+arguments = "{ARGUMENTS}"
 """
 _JUDGED_MOST_S = 120.0
 """The time that a judgement may take."""
@@ -31,8 +33,12 @@ _JUDGED_MOST_S = 120.0
 def test_a_plan_with_the_probe_gives_ranges_and_a_judgement(cairn: Command, forward: Path) -> None:
     """The third contender has the name and the setting of an ill allocator of Cairn."""
     ill = f'"{ILL[0].name}={forward}:ILL={ILL[0].name}"'
-    plan = cairn.home / "judge.toml"  # cairn's own ranges are those of a plan of this name
-    plan.write_text(PLAN.replace('LIBRARY"', f'{forward}", {ill}'))
+    # Cairn's own ranges are those of a plan of this name, with this program.
+    plan = cairn.home / "judge.toml"
+    arguments = {one.name: one.arguments for one in runs.load("judge").plan.programs}
+    plan.write_text(
+        PLAN.replace('LIBRARY"', f'{forward}", {ill}').replace(ARGUMENTS, arguments["larson"])
+    )
     ran = cairn("matrix", "run", plan, "--profile")
     assert ran.code == 0, ran.err
     assert "each also 1 time with the probe" in " ".join(ran.err.split())
@@ -70,7 +76,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs g
 
 @pytest.mark.long
 @needs_compiler
-@pytest.mark.parametrize("ill", [one.name for one in ILL])
+@pytest.mark.parametrize("ill", ILL_IN)
 def test_an_ill_allocator_is_outside_after_one_quick_run(cairn: Command, ill: str) -> None:
     specs = {spec.partition("=")[0]: spec for spec in ill_libraries.specs(lambda _: None)}
     told = cairn("judge", specs[ill], "--json", timeout=_JUDGED_MOST_S)

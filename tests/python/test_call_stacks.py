@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from support import known_stacks
 from support.probing import Probed
 from support.protobuf import fields
+from support.stacks import a_stack
 
 from cairn.binary.build_ids import FilesByBuildId
 from cairn.errors import CairnError
@@ -39,6 +41,7 @@ from cairn.profile.demangle import demangled, plain, without_arguments
 from cairn.profile.function_names import Names
 from cairn.report import stack_forms
 from cairn.report.callers_table import (
+    branches_table,
     callers_notes,
     callers_table,
     callers_tree,
@@ -681,3 +684,12 @@ def test_the_table_and_the_tree_fit_the_screen(width: int) -> None:
     names = [row[0].text.strip() for _, part in fitted.parts for row in part.rows]
     assert names[0] == "ns::SortedTable<…>::_M_grow"
     assert "read\\nline" in names
+
+
+def test_a_stack_that_is_deeper_than_the_limit_of_recursion_is_shown() -> None:
+    """A stack with many inlined functions once ended the report with a RecursionError."""
+    deep = a_stack(1 << 20, *(f"f{number}" for number in range(3 * sys.getrecursionlimit())))
+    lines = callers_tree([deep], 80)
+    assert lines[0].endswith("f0") and lines[-1].endswith("--collapsed has all stacks")
+    rows = branches_table([deep]).rows
+    assert [row[1].text for row in rows[:3]] == ["1", "2", "3"]

@@ -11,13 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support import known_stacks
 from support.documents import keys
+from support.probes import busy
 from support.probing import Probed
 
+from cairn.profile import reader
+from cairn.profile.call_stacks import StacksFile
 from cairn.profile.callers import Frame, Stack, Sum, Sums, stacks
 from cairn.profile.callers_change import PARTS, Profiled, difference
 from cairn.profile.function_names import Names
+from cairn.profile.tally import Missing, Tree
 from cairn.report import callers_change_table as table
 from cairn.report.fit import fit
 from cairn.report.view import View
@@ -161,6 +166,31 @@ def test_the_report_fits_and_has_its_numbers_in_json_and_csv(
     lines = list(csv.DictReader(StringIO(table.rows(found))))
     assert len(lines) == 15 * len(PARTS)
     assert {line["function"] for line in lines} >= {"(all)", "function_3"}
+
+
+def test_what_either_profile_lacks_is_told(tmp_path: Path) -> None:
+    """Incomplete records were once compared as if all allocations of both runs were in them."""
+    busy().write(tmp_path)
+    tree = Tree(
+        command=("prog",), allocator="glibc", wall_ns=1, user_ns=1, system_ns=0,
+        voluntary_switches=0, involuntary_switches=0, minor_faults=0, major_faults=0, counters={},
+        user_mode_only=False, missing=(Missing(812, "worker", "static"),),
+    )  # fmt: skip
+    nothing = np.zeros(0)
+    file = StacksFile(
+        pid=1, program="/a/prog", way="exact", every_first=1, every=1, samples=9, without_room=0,
+        unread=0, unwatched=3, problem="", has_peak=False, sparse=None, nodes=nothing,
+        sites=nothing, paths=(), build_ids=(), name="1.1.stacks",
+    )  # fmt: skip
+    profile = replace(reader.gather(tmp_path), tree=tree, stacks=(file,))
+    told = table.incomplete("old", profile, ())
+    full, unrecorded, missing = told
+    assert full.startswith("▲ old: The table of live blocks was full: 3 recorded blocks")
+    assert unrecorded.startswith("▲ old: The stacks of 1 process were not recorded, or only")
+    assert missing == "▲ old: 1 process is missing: worker (812) is linked statically."
+    found = difference(((), ()), ((), (stack("grows", exact(1, 8), exact(0, 8)),)))
+    text = table.render(found, "old", "new", View("text", False, False, 80), "", told)
+    assert missing in text and "All allocations" not in text
 
 
 @pytest.mark.parametrize(

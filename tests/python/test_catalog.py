@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import string
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.widths import at_all_widths
 
-from cairn.allocators import catalog, contenders, discover
+from cairn.allocators import catalog, contenders, discover, download
 from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
 from cairn.binary.library import carries, inspect_library
@@ -534,6 +535,23 @@ def test_the_cache_lies_where_the_specification_says(monkeypatch: pytest.MonkeyP
     assert str(discover.cache_folder({"XDG_CACHE_HOME": "/c"})) == "/c/cairn/allocators"
     for ignored in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
         assert str(discover.cache_folder(ignored)) == "/somewhere/.cache/cairn/allocators"
+
+
+def test_a_user_without_a_home_folder_is_told_to_name_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cache was the folder ./~/.cache, wherever cairn was started."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("CARGO_HOME", raising=False)
+
+    def unknown(_: int) -> None:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(CairnError, match=r"no home folder .* \$XDG_CACHE_HOME"):
+        discover.cache_folder({})
+    with pytest.raises(download.NotObtained, match=r"\$CARGO_HOME"):
+        download._cargos_home()
 
 
 # --- contenders ---

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
+from cairn.build import Build, Tools
 from cairn.cli import check_plan
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import Gate, GateBound, InstructionCount
@@ -20,6 +21,7 @@ from cairn.model import COPY, Contender, Run, Settings, Workload
 from cairn.run import builds, check_base
 from cairn.run.program_contenders import NamedProgram, allocator_of
 from cairn.run.store import Folder
+from cairn.run.stored_run import INSTRUCTIONS, encoded
 
 
 def one_build() -> Run:
@@ -104,6 +106,58 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
     known = replace(settings, folder="/here", stdin="/here/in.txt")
     before = replace(base, run=replace(base.run, settings=known))
     assert check_base.other_settings(before, replace(run, settings=moved)) is None
+
+
+def test_counts_of_a_kept_run_are_compared_with_the_tools_that_made_them(tmp_path: Path) -> None:
+    """The tools of today were compared instead, and the compiler of another build."""
+    tools = Tools("valgrind-3.19", {"old": "GCC 11", "new": "GCC 12"})
+    library = Build("libc.so.6", "/lib/libc.so.6", "library", "build ID 1")
+    run = replace(
+        a_run(*(Contender(name, "system", "glibc") for name in ("old", "new"))), baseline="old",
+        tools=tools, builds=(library,),
+    )  # fmt: skip
+    counts = (InstructionCount("new", (1000, 1000)),)
+    base = replace(
+        a_base(), run=replace(one_build(), builds=(library,)), valgrind="valgrind-3.19",
+        compiler="GCC 12",
+    )  # fmt: skip
+    wanted = Gate((GateBound("instructions", 0.01),))
+
+    def refused(of: Run, *, counted: bool = True) -> str | None:
+        name = f"2026010{len(list(tmp_path.iterdir()))}-000000-abcd"
+        folder = Folder.create(tmp_path, replace(of, id=name))
+        if counted:
+            folder.write(INSTRUCTIONS, encoded(counts))
+        try:
+            check_plan.refuse_tools(base, wanted, folder, is_kept=True)
+        except UsageError as error:
+            return str(error)
+        return None
+
+    assert refused(run) is None
+    again = ". Measure the build again: cairn check --against FILE -- PROG"
+    for other, says in (
+        (
+            replace(run, tools=replace(tools, valgrind="valgrind-3.20")),
+            "the base has another version of valgrind (valgrind-3.19, and valgrind-3.20 for the "
+            "checked build)",
+        ),
+        (
+            replace(run, tools=Tools("valgrind-3.19", {"old": "GCC 12", "new": "GCC 13"})),
+            "the base has another compiler (GCC 12, and GCC 13 for the checked build)",
+        ),
+        (
+            replace(run, builds=(replace(library, build="build ID 2"),)),
+            "the base has another libc.so.6",
+        ),
+        (
+            replace(run, tools=None),
+            "the run does not know the compiler, the version of valgrind or the libraries of its "
+            "counts",
+        ),
+    ):
+        assert refused(other) == f"instructions cannot be compared: {says}{again}"
+    assert refused(replace(run, tools=None), counted=False) is None, "nothing was counted"
 
 
 def test_with_a_shell_the_text_behind_the_first_word_is_compared() -> None:

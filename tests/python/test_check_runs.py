@@ -15,12 +15,13 @@ from rich.console import Console
 from support.comparisons import a_run, a_sample
 
 from cairn.cli import check, check_plan, cli, load
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.gate import Gate, GateBound, InstructionCount
 from cairn.model import TIME_BUDGET, Contender, Run, Sample, Trial
 from cairn.run import check_base, instruction_counts, measure, store, valgrind
 from cairn.run.program_contenders import NamedProgram
 from cairn.run.runner import Trace
+from cairn.run.stored_run import RunRefusal
 
 BOTH = ("-p", "old=./old", "-p", "new=./new")
 Checked = Callable[..., Result]
@@ -215,3 +216,116 @@ def test_a_bound_on_instructions_is_not_called_an_option(monkeypatch: pytest.Mon
         load.refuse_instructions(None, "a bound on instructions")
     with pytest.raises(CairnError, match=r"^--instructions needs valgrind"):
         load.refuse_instructions(None)
+
+
+def stop(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_while_counting_says_that_the_runs_are_kept(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "nothing was measured yet", although all rounds were kept."""
+    monkeypatch.setattr(instruction_counts, "count", stop)
+    bounds = ("--fail-if", "instructions>1%", "--fail-if", "time>900%")
+    made = checked(quick, "--make-base", "base.json", *bounds, "-r", 8, "--", "./new")
+    assert isinstance(made.exception, Interrupted), (made.output, made.exception)
+    path = the_run(tmp_path).path
+    assert str(made.exception) == (
+        f"interrupted; the runs measured so far are kept: 'cairn report {path}' shows them; the "
+        "same command begins anew"
+    )
+    assert not (tmp_path / "base.json").exists()
+    done = checked(quick, *bounds, *BOTH, "-r", 8)
+    assert isinstance(done.exception, Interrupted), (done.output, done.exception)
+    path = the_run(tmp_path).path
+    says = f"kept; continue with: cairn check --resume {path}"
+    assert str(done.exception).endswith(says)
+
+
+@pytest.mark.parametrize("measure_", ["time", "instructions"])
+def test_an_interruption_of_the_report_keeps_the_run(
+    measure_: str, checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "nothing was measured yet" after the last round, too."""
+    counts = tuple(InstructionCount(name, (1000, 1000)) for name in ("old", "new"))
+    monkeypatch.setattr(instruction_counts, "count", lambda *_: counts)
+    rendered = check._rendered
+    monkeypatch.setattr(check, "_rendered", stop)
+    done = checked(quick, "--fail-if", f"{measure_}>900%", *BOTH, "-r", 8)
+    assert isinstance(done.exception, Interrupted), (done.output, done.exception)
+    path = the_run(tmp_path).path
+    assert str(done.exception).endswith(f"continue with: cairn check --resume {path}")
+    monkeypatch.setattr(check, "_rendered", rendered)
+    monkeypatch.setattr(store, "lock", lambda _: None)  # this process still has the lock
+    done = checked(quick, "--resume", path)
+    assert done.return_value == 0, (done.output, done.exception)
+
+
+def test_an_interruption_while_a_base_is_written_says_that_the_runs_are_kept(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "emit", stop)
+    made = checked(quick, "--make-base", "base.json", "-r", 8, "--", "./new")
+    assert isinstance(made.exception, Interrupted), (made.output, made.exception)
+    assert str(made.exception).endswith("shows them; the same command begins anew")
+    assert the_run(tmp_path).samples()
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_check_that_its_budget_has_ended_is_only_judged_again(
+    complete: bool, checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume counted the wall times of the program alone as spent, and measured on."""
+    outcome = timed(monkeypatch, warm_up_s=1.0)
+    budget = "100s" if complete else "20s"
+    done = checked(outcome, "--fail-if", "time>3%", *BOTH, "--budget", budget)
+    assert done.return_value == 6, (done.output, done.exception)
+    before = the_run(tmp_path).samples()
+    assert the_run(tmp_path).stopped() == (TIME_BUDGET,)
+    assert max(one.trial.round for one in before) == 1
+    monkeypatch.setattr(store, "lock", lambda _: None)  # this process still has the lock
+    again = checked(outcome, "--resume", "last")
+    assert (again.return_value, again.stdout) == (6, done.stdout), (again.output, again.exception)
+    assert the_run(tmp_path).samples() == before
+    assert the_run(tmp_path).stopped() == (TIME_BUDGET,)
+
+
+def test_a_refusal_is_forgotten_when_nothing_is_left_to_measure(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a new trial removed it, so a check of the complete run ended with the old error."""
+    done = checked(quick, "--fail-if", "time>900%", *BOTH, "-r", 8)
+    assert done.return_value == 0, (done.output, done.exception)
+    store.Folder(the_run(tmp_path).path).mark_refused(RunRefusal(2, "--prepare failed"))
+    monkeypatch.setattr(store, "lock", lambda _: None)  # this process still has the lock
+    done = checked(quick, "--resume", "last")
+    assert done.return_value == 0, (done.output, done.exception)
+    assert the_run(tmp_path).refusal() is None
+    assert checked(quick, "--fail-if", "time>900%", "last").return_value == 0, "a kept run"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_summary_of_the_step_that_cannot_be_written_changes_no_answer(
+    late: bool, checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code was 1 after the whole measurement, and no annotation was written."""
+    step = tmp_path / "steps" / "step.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    if late:
+        step.parent.mkdir()
+
+    def outcome(trial: Trial) -> Sample:
+        if late and not step.exists():
+            step.mkdir()
+        return a_sample(0, "", 9.0 if trial.contender == "new" else 1.0)
+
+    words = ("--fail-if", "time>3%", *BOTH, "-r", 12)
+    done = checked(outcome, *words)
+    assert done.return_value == 5, (done.output, done.exception)
+    assert f"the summary of the step gets no report: cannot write {step}: " in done.stderr
+    assert "::error title=cairn check::Worse" in done.stderr
+    assert done.stderr.index("the summary of the step") < done.stderr.index("::error") or late
+    asked = checked(outcome, *words, "--summary", step)
+    assert asked.exception is not None, "the user asked for this file"

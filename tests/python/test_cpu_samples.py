@@ -576,3 +576,69 @@ def test_only_the_samples_of_a_part_of_the_programs_life_count(libc: str, tmp_pa
     data = notes(libc, *(note(MINE + 5, when=when) for when in (99, 100, 199, 200)))
     found = clocked(tmp_path, data + note(MINE)[:60], between=(100, 200))
     assert found.own_ns == 2 * 500_000
+
+
+def test_a_sample_stands_for_those_that_the_launcher_left_out(libc: str, tmp_path: Path) -> None:
+    """Runs on many processors once lost all their samples, because a file had room for a GiB."""
+    one_of_8 = bytearray(note(CODE + 5, when=200))
+    one_of_8[5] |= 3  # these bits are those of _THINNING_SHIFT
+    found = clocked(tmp_path, notes(libc, note(MINE + 5), bytes(one_of_8)))
+    assert (found.samples, found.own_ns, found.program_ns) == (2, 500_000, 8 * 500_000)
+    assert found.squares == 500_000**2 + (8 * 500_000) ** 2
+
+
+def test_a_file_that_would_be_too_large_is_named_as_such(tmp_path: Path) -> None:
+    """Cairn's own limit was once told as that of ulimit -f."""
+    head = struct.pack("<QQIIII", cpu_samples.MAGIC, 500_000, 7, 1 << 16, 0, 0)
+    assert split(head) == (None, cpu_samples.TOO_MANY)
+
+
+def going_on() -> bool:
+    return False
+
+
+def test_a_look_at_a_growing_file_reads_only_what_is_new(
+    libc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look of --live once read all samples again, so the screen became slower and slower."""
+    mark = record(cpu_samples.MARK, 0, b"")
+    samples = [
+        data
+        for when in range(100, 140, 2)
+        for data in (note(MINE + 5, when=when), mark, note(CODE + 5, when=when + 1), mark)
+    ]
+    whole = notes(libc, *samples, mark)
+    path = tmp_path / "samples"
+    growing = cpu_samples.GrowingSamples(path, OWN)
+    assert growing.look((), going_on)[0] is None, "there is no file yet"
+    added: list[int] = []
+    add = cpu_samples.SampleCounts.add
+    monkeypatch.setattr(
+        cpu_samples.SampleCounts, "add", lambda *given: (added.append(given[1]), add(*given))
+    )
+    for size in (0, 20, *range(32, len(whole), 301), len(whole), len(whole)):
+        path.write_bytes(whole[:size])
+        run, why = growing.look((), going_on)
+        assert (run is None) == (size < 32) == bool(why)
+    path.write_bytes(whole)
+    assert run == cpu_samples.clocked(path, OWN, probed=True)[0]
+    assert run is not None and run.own_ns == run.program_ns == 20 * 500_000
+    assert len(added) == 2 * (4 + 40), "once by the looks, and once by clocked()"
+
+
+def test_a_look_ends_early_if_the_screen_has_ended(libc: str, tmp_path: Path) -> None:
+    path = tmp_path / "samples"
+    path.write_bytes(notes(libc, note(MINE + 5), *[record(cpu_samples.MARK, 0, b"")] * 2))
+    growing = cpu_samples.GrowingSamples(path, OWN)
+    run, _ = growing.look((), lambda: True)
+    assert run is not None and run.samples == 0
+    run, _ = growing.look((), going_on)
+    assert run is not None and run.samples == 1
+
+
+def test_a_look_at_damaged_samples_says_so_also_later(libc: str, tmp_path: Path) -> None:
+    path = tmp_path / "samples"
+    growing = cpu_samples.GrowingSamples(path, OWN)
+    path.write_bytes(notes(libc, b"\0" * 16))
+    for _ in range(2):
+        assert growing.look((), going_on) == (None, "the clock samples are damaged")

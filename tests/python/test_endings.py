@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,8 @@ from cairn.compare.endings import (
     together,
 )
 from cairn.model import NOT_SEEN
-from cairn.run.endings import UNKNOWN, endings
+from cairn.run import builds
+from cairn.run.endings import COMPARED, UNKNOWN, endings
 
 LAUNCHER, MAIN = 5, 10
 
@@ -171,6 +174,32 @@ def test_names_are_cut_alike_in_all_records() -> None:
     assert counted(start(11, long), end(11, 0, long[:60]), wait(12, 11, long[:60])) == {
         "x" * 60: {"SIGSEGV": 1, "exit 0": 1}
     }
+
+
+def test_compared_programs_have_a_common_name_behind_links_env_and_wrappers(
+    tmp_path: Path,
+) -> None:
+    """Only the name in the command was known. So a healthy build behind a link was broken."""
+    for name in ("python3.11", "python3.12"):
+        shutil.copy("/bin/true", tmp_path / name)
+        (tmp_path / f"v{name}").mkdir()
+        (tmp_path / f"v{name}" / "python").symlink_to(tmp_path / name)
+        (tmp_path / f"{name}.script").write_text(f"#!{tmp_path / name}\n")
+        (tmp_path / f"{name}.script").chmod(0o755)
+
+    def names(*words: str) -> frozenset[str]:
+        each = [[one.format(name) for one in words] for name in ("python3.11", "python3.12")]
+        return builds.names_of_programs(each, str(tmp_path))
+
+    content = b"".join(
+        json.dumps({"v": 1, **record}).encode() + b"\n"
+        for record in (start(11, "python3.12"), end(11, 1, "python3.12"))
+    )
+    for before in ((), ("env", "X=1"), ("nice", "-n", "1"), ("env", "X=1", "nice", "timeout", "9")):
+        for word in ("v{}/python", "./{}", "./{}.script"):
+            assert endings(content, names(*before, word)) == {COMPARED: {"exit 1": 1}}, before
+    assert names("vpython3.11/python") == frozenset(), "one program needs no other name"
+    assert names("./gone/{}") == {"python3.11", "python3.12"}, "the run will tell"
 
 
 def test_damaged_lines_are_left_out() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.probes import TICKS_PER_NS, Made, bucket, busy, locking
+from support.probes import PAIR, TICKS_PER_NS, Made, bucket, busy, locking
 
 from cairn.model import Interval
 from cairn.profile import block_samples, estimates, metrics, reader, tables
@@ -37,6 +37,28 @@ def test_edges_are_the_inverse_of_the_buckets() -> None:
     for ticks in [*range(5000), *(rng.getrandbits(rng.randint(1, 42)) for _ in range(20_000))]:
         place = bucket(ticks)
         assert edges[place] <= ticks < edges[place + 1]
+
+
+def test_a_full_bucket_has_the_times_that_no_other_bucket_has(tmp_path: Path) -> None:
+    """The number of a bucket once began again at 0, and the quantiles were those of the others.
+
+    If two buckets are full, nothing says how many times each of them has.
+    """
+    made = Made()
+    quick, slow, full = 30 * 10**9, 10**9, 2**32 - 1
+    made.called("malloc", "small", quick + slow, 1)
+    times = made.samples["times"][0, PATHS.index(TimedPath("reused", "small", "serial"))]
+    times["count"] = quick + slow
+    times["ticks"] = quick * (50 * TICKS_PER_NS + PAIR) + slow * (400 * TICKS_PER_NS + PAIR)
+    times["buckets"][bucket(50 * TICKS_PER_NS + PAIR)] = full
+    times["buckets"][bucket(400 * TICKS_PER_NS + PAIR)] = slow
+    reused = line(gathered(tmp_path, made), "reused")
+    assert reused.quantiles == pytest.approx((50, 50, 400, 400), rel=0.1)
+    times["buckets"][bucket(400 * TICKS_PER_NS + PAIR)] = full
+    reused = line(gathered(tmp_path, made), "reused")
+    assert reused.quantiles == (None,) * 4
+    assert reused.total_ns is not None
+    assert reused.total_ns.value == pytest.approx(quick * 50 + slow * 400)
 
 
 def test_totals_are_times_scaled_to_exact_counts(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from cairn.cli import fleet as fleet_commands
 from cairn.cli.console import Output
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet_round, runs, schedulers
-from cairn.matrix.fleet import COMPLETE, Fleet, Job, Refusal, find
+from cairn.matrix.fleet import COMPLETE, Fleet, Job, Refusal, find, fleets
 from cairn.matrix.fleet_watch import TRIES, FleetWatch
 from cairn.matrix.schedulers import Fate
 from cairn.model import TIME_BUDGET, UNSUITED, Contender, Run
@@ -223,6 +223,27 @@ def test_a_name_with_which_a_fleet_and_a_run_begin_is_told(tmp_path: Path) -> No
     assert find(tmp_path, "202602") is None, "the store tells that these are several"
 
 
+def test_a_run_of_another_user_is_no_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that another user had made kept 'last' and all ids from being found."""
+    fleet = a_fleet(tmp_path)
+    other = tmp_path / "20270101-000000-abcd"
+    other.mkdir()
+    stat = os.stat
+
+    def refused(path: object, *args: object, **how: object) -> os.stat_result:
+        if str(path).startswith(f"{other}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, *args, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert fleets(tmp_path) == [fleet.path]
+    assert find(tmp_path, "last").path == fleet.path
+    with pytest.raises(UsageError, match="is not a run"):
+        store.find(tmp_path, str(other))
+    with pytest.raises(UsageError, match=r"you may not read|there is no plan"):
+        runs.load(str(other / "plan.toml"))
+
+
 def test_a_folder_with_another_name_is_not_the_newest_run(tmp_path: Path) -> None:
     fleet = a_fleet(tmp_path)
     a_run_of_one_machine(tmp_path, "20250101-000000-0000")
@@ -279,8 +300,9 @@ def test_all_rounds_are_submitted_and_awaited(watched, tmp_path: Path) -> None:
 
 
 def test_resuming_submits_what_is_missing_and_has_no_job(watched, tmp_path: Path) -> None:
-    fleet = a_fleet(tmp_path, rounds=4)
-    deliver(fleet, 1)
+    fleet = a_fleet(tmp_path, rounds=16)
+    for number in (1, *range(5, 17)):
+        deliver(fleet, number)
     scheduler = Invented()
     fleet.note_submitted(scheduler.submit([1, 2, 3, 4], ()))
     scheduler.end("1_0", "1_2", "1_3")
@@ -295,6 +317,32 @@ def test_resuming_submits_what_is_missing_and_has_no_job(watched, tmp_path: Path
     assert watch.wait() == COMPLETE
     assert scheduler.submitted[1:] == [((3, 4), ())]
     assert any("round 3 on n7: NODE_FAIL" in line for line in said)
+
+
+def test_a_round_that_is_tried_again_waits_for_its_place(watched, tmp_path: Path) -> None:
+    """Each further array had a quarter of the rounds at once for itself, beside the first array."""
+    fleet = a_fleet(tmp_path, rounds=8)
+    scheduler = Invented()
+    submitted: list[int] = []
+
+    def fail() -> None:
+        scheduler.end("1_0", fate=Fate("failed", "FAILED", "n1"))
+
+    def end_all_but_one() -> None:
+        submitted.append(len(scheduler.submitted))
+        for number in range(2, 8):
+            deliver(fleet, number)
+            scheduler.end(f"1_{number - 1}")
+
+    def rest() -> None:
+        submitted.append(len(scheduler.submitted))
+        deliver(fleet, 1)
+        deliver(fleet, 8)
+
+    steps = (fail, *[lambda: None] * 9, end_all_but_one, rest)
+    watch, *_ = watched(*steps, fleet=fleet, scheduler=scheduler)
+    assert watch.wait() == COMPLETE
+    assert submitted == [1, 2] and scheduler.submitted[1] == ((1,), ("n1",))
 
 
 def test_a_round_that_fails_again_and_again_is_given_up(watched) -> None:
@@ -334,11 +382,12 @@ def test_a_node_that_refuses_is_named_and_avoided(watched, tmp_path: Path) -> No
         fleet.refuse(Refusal(1, "n2", "x is not installed"))
         scheduler.end("1_0")
 
-    def rest() -> None:
-        deliver(fleet, 1, "n1")
+    def second() -> None:
         deliver(fleet, 2, "n1")
+        scheduler.end("1_1")
 
-    watch, _, _, said = watched(refuse, lambda: None, rest, fleet=fleet, scheduler=scheduler)
+    steps = (refuse, lambda: None, second, lambda: deliver(fleet, 1, "n1"))
+    watch, _, _, said = watched(*steps, fleet=fleet, scheduler=scheduler)
     assert watch.wait() == COMPLETE
     assert "▲ round 1 on n2: x is not installed" in said
     assert scheduler.avoided == [(("1_1",), ("n2",))]
@@ -588,19 +637,30 @@ def test_a_job_that_waits_for_another_one_can_be_ended(
     monkeypatch.setattr(stop_request, "_received", [])
     other = os.open(tmp_path / f"cairn-round-{os.getuid()}.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(other, fcntl.LOCK_EX)
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    timers = [
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)),
-        threading.Timer(2.0, os.close, (other,)),
-    ]
+    done = threading.Event()
+
+    def ignored(*_: object) -> None:
+        """Does nothing, like the handler of submitit."""
+
+    def end() -> None:
+        while signal.getsignal(signal.SIGTERM) is ignored and not done.wait(0.2):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, ignored)
+    ender = threading.Timer(0.5, end)
+    release = threading.Timer(20, fcntl.flock, (other, fcntl.LOCK_UN))
     try:
-        for timer in timers:
-            timer.start()
+        ender.start()
+        release.start()
         assert fleet_round.measure(str(a_fleet(tmp_path / "results").path), 1) == "interrupted"
     finally:
-        signal.signal(signal.SIGTERM, before)
-        for timer in timers:
+        done.set()
+        release.cancel()
+        for timer in (ender, release):
             timer.join()
+        signal.signal(signal.SIGTERM, before)
+        os.close(other)
 
 
 def test_processes_of_jobs_write_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:

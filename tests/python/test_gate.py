@@ -13,6 +13,7 @@ import jsonschema
 import junitparser
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 from support.comparisons import a_run, a_sample, compared
 from support.widths import at_all_widths
 
@@ -406,13 +407,14 @@ def test_a_summary_for_the_step_is_written_once_and_keeps_the_text_before(
     step, link = tmp_path / "step.md", tmp_path / "link.md"
     step.write_text("before\n")
     link.symlink_to(step)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     report = CASES["pass"]()
-    check._write_ci_files(report, None, link, 0.0)
+    console = Console()
+    check._write_ci_files(console, report, check._CiFiles(None, link, step, 0.0))
     assert link.is_symlink()
     assert step.read_text() == f"before\n{reporting.summary(report)}"
-    check._write_ci_files(report, None, other := tmp_path / "other.md", 0.0)
+    other = tmp_path / "other.md"
+    check._write_ci_files(console, report, check._CiFiles(None, other, step, 0.0))
     assert other.read_text() == reporting.summary(report)
     assert step.read_text() == f"before\n{2 * reporting.summary(report)}"
 

@@ -26,6 +26,7 @@ from click.testing import CliRunner
 from support.inspected import started
 from support.places import PROGRAMS
 from support.preloadable_path import carried
+from support.tries import one_right_try_of
 
 from cairn import native
 from cairn.binary import elf
@@ -264,6 +265,8 @@ def test_a_static_program_without_an_allocator_is_told_as_such(tmp_path: Path) -
     subprocess.run(["gcc", "-O1", "-static", "-nostdlib", source, "-o", program], check=True)
     with subprocess.Popen([program]) as running:
         try:
+            while states(running.pid) != ["S"]:
+                time.sleep(0.01)
             found = look(running.pid)
         finally:
             running.kill()
@@ -468,15 +471,20 @@ def test_a_trim_that_returns_nothing_is_not_advised(compiled: Callable[..., Path
 
 
 def test_huge_pages_are_counted(program: Path) -> None:
+    """The kernel may have no free huge page, or may make one of small pages meanwhile.
+
+    So the kernel's own sum must be the same before and after.
+    """
     with started(program, "huge") as one:
-        found = look(one.pid)
+        for _ in range(20):
+            before, found, after = rollup(one.pid), look(one.pid), rollup(one.pid)
+            if before["AnonHugePages"] == after["AnonHugePages"]:
+                break
     if found.transparent_huge_pages == "never":
         pytest.skip("transparent huge pages are off here")
     anonymous = found.sum_of("anonymous")
     assert anonymous.resident >= one.told
-    # The kernel may have no free huge page. The first and the last page may be cut.
-    assert anonymous.huge == 0 or anonymous.huge >= one.told / 2
-    assert anonymous.huge % (2 << 20) == 0
+    assert before["AnonHugePages"] == anonymous.huge == after["AnonHugePages"]
 
 
 def rollup(pid: int) -> dict[str, int]:
@@ -503,6 +511,7 @@ def test_the_kinds_add_up_to_the_memory_of_the_process(program: Path) -> None:
 # --- growth ---
 
 
+@one_right_try_of(3)
 def test_the_interval_of_growth_contains_the_rate_of_the_program(program: Path) -> None:
     with started(program, "grow", RATE) as one:
         found = growth.measure(find(one.pid), growth.LEAST_S + 0.1)
@@ -524,17 +533,27 @@ def test_too_little_time_gives_no_growth(program: Path) -> None:
     assert found.per_s is None and "are needed" in found.why_not
 
 
-def test_a_process_that_ends_keeps_its_readings(program: Path) -> None:
+def test_a_process_that_ends_keeps_its_readings(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once, all readings of a long watch were lost."""
+    private_bytes = growth.private_bytes
     with started(program, "idle") as one:
         killer = threading.Timer(0.5, one.process.kill)
-        killer.start()
+
+        def first(target: process.Target) -> int:
+            monkeypatch.setattr(growth, "private_bytes", private_bytes)
+            found = private_bytes(target)
+            killer.start()
+            return found
+
+        monkeypatch.setattr(growth, "private_bytes", first)
         done = CliRunner().invoke(cli, ["inspect", "--for", "60s", str(one.pid)])
         killer.join()
     assert isinstance(done.exception, ProgramFailed) and done.exception.exit_code == 3
     assert re.fullmatch(
         rf"process {one.pid} was watched, and it ended after [0-9.]+ m?s\. Growth is not known: "
-        r"\d+ readings? in 0\.\d s .*\.",
+        r"\d+ readings? in [0-9.]+ s .*\.",
         str(done.exception),
     )
 
@@ -571,6 +590,23 @@ def test_a_file_that_the_kernel_lacks_is_not_the_end_of_the_process() -> None:
         one.kill()
     with pytest.raises(ProcessEnded):
         limits._text(ended, "cgroup")
+
+
+def test_a_kernel_that_does_not_show_private_memory_is_not_the_end_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without RssAnon, which is new in Linux 4.5, the process was once said to have ended."""
+    target = find(os.getpid())
+    status = process.status_of(target)
+    old = {key: text for key, text in status.items() if key not in ("RssAnon", "RssFile")}
+    monkeypatch.setattr(growth, "status_of", lambda _: old)
+    with pytest.raises(CairnError, match=r"needs Linux 4\.5 or later") as error:
+        growth.private_bytes(target)
+    assert not isinstance(error.value, ProcessEnded)
+    ending = {key: text for key, text in old.items() if not key.startswith("Vm")}
+    monkeypatch.setattr(growth, "status_of", lambda _: ending)
+    with pytest.raises(ProcessEnded):
+        growth.private_bytes(target)
 
 
 # --- numbers of ended processes, zombies, threads and kernel threads ---
@@ -615,7 +651,7 @@ def test_a_thread_of_the_kernel_is_refused() -> None:
 
 
 def test_a_process_that_ends_meanwhile_is_told_as_such() -> None:
-    with subprocess.Popen(["sleep", "0.2"]) as process:
+    with subprocess.Popen(["sleep", "2"]) as process:
         reaper = threading.Thread(target=process.wait)
         reaper.start()
         with pytest.raises(ProcessEnded, match=f"process {process.pid} ended"):

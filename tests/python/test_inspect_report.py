@@ -214,7 +214,7 @@ def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:
 def test_half_an_hour_has_no_exponent() -> None:
     (_, used, *_) = attached_report.answer(attached(replace(SAMPLED, seconds=1800.2)))
     assert used == (
-        "The process used 8.10 s of CPU time in 30 min, of which 8,000 clock samples were taken."
+        "In 30 min, the process used 8.10 s of CPU time, and 8,000 clock samples were taken."
     )
     assert SAMPLED.run is not None
     few = replace(SAMPLED.run, samples=50)
@@ -252,6 +252,13 @@ def test_samples_whose_callers_were_not_resolved_are_told() -> None:
         "had one.",
         "The callers are those of the first 3,550 samples in the allocator. Those of 12,345 later "
         "samples are not known.",
-        "It is not known whose 0.6 % of the CPU time is. The shares are those of the rest.",
+        "0.6 % of the CPU time cannot be attributed. The shares are shares of the rest.",
     ]
     assert not any("callers are" in one for one in attached_report.caveats(attached(SAMPLED)))
+
+
+def test_a_clock_that_the_kernel_refused_is_told_with_its_reason() -> None:
+    """Such threads were once said to be too many."""
+    found = attached(replace(SAMPLED, refused="Too many open files"))
+    first = next(attached_report.caveats(found))
+    assert first == "3 threads had no clock, since the kernel refused it: Too many open files."

@@ -8,6 +8,7 @@ import os
 import platform
 import random
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -263,9 +264,9 @@ def test_code_that_is_compiled_while_it_is_sampled_has_its_name(
     with started(compiled("compiles_code.c", "-O2"), memory) as one:
         file = Path(f"/tmp/perf-{one.pid}.map")
 
-        def writing(target: Target, seconds: float) -> clock.SampleClock:
+        def writing(target: Target, seconds: float, *, are_kept: bool) -> clock.SampleClock:
             file.write_text(f"{one.told:x} 40 Main::allocates\n")
-            return opened(target, seconds)
+            return opened(target, seconds, are_kept=are_kept)
 
         monkeypatch.setattr(clock, "opened", writing)
         try:
@@ -320,3 +321,44 @@ def test_a_ring_gives_each_record_once() -> None:
         assert struct.unpack_from("<Q", area, clock._TAIL) == (end,)
     assert read == content
     ring.close()
+
+
+def test_a_long_measurement_of_many_processors_keeps_a_limited_number_of_samples() -> None:
+    """Ten minutes of 64 busy processors once needed gigabytes for their samples."""
+    for seconds in (0.3, 10.0, 600.0):
+        for processors in (1, 8, 64, 512):
+            period_ns = clock.mean_period_ns(seconds, processors, are_kept=True)
+            samples = seconds * 1e9 * processors / period_ns
+            assert samples <= clock.SAMPLES_KEPT * 1.001 or period_ns == clock.PERIOD_LEAST_NS
+    assert clock.mean_period_ns(600.0, 512, are_kept=False) == clock.PERIOD_NS
+    assert clock.mean_period_ns(10.0, 8, are_kept=True) == clock.PERIOD_NS
+
+
+def test_only_living_threads_without_a_clock_are_counted_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads that had just ended once counted as threads for which there was no clock."""
+    ended, mine = 4_000_000, threading.get_native_id()
+    errors: dict[int, int] = {}
+
+    def refusing(_: clock.SampleClock, pid: int, __: int) -> object:
+        raise OSError(errors[pid], os.strerror(errors[pid]))
+
+    monkeypatch.setattr(clock, "_opened", refusing)
+    monkeypatch.setattr(clock, "threads", lambda _: [mine, ended])
+    ticking = clock.SampleClock(Target(os.getpid(), "me", 1, ""), "threads", 1, 4096)
+    errors |= {mine: errno.ESRCH, ended: errno.ENOENT}
+    ticking.watch_new()
+    assert (ticking.unwatched, ticking.refused) == (0, "")
+    errors[mine] = errno.EMFILE
+    ticking.watch_new()
+    assert (ticking.unwatched, ticking.refused) == (1, "Too many open files")
+
+
+def test_with_more_threads_than_clocks_the_kernel_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock, "THREADS_MOST", 0)
+    ticking = clock.SampleClock(Target(os.getpid(), "me", 1, ""), "threads", 1, 4096)
+    ticking.watch_new()
+    assert ticking.unwatched >= 1 and ticking.refused == ""

@@ -13,6 +13,7 @@ from rich.console import Console
 from support.comparisons import a_run, a_sample, samples
 from support.suites import a_suite
 
+from cairn.build import Build
 from cairn.cli import console, measurement
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
@@ -20,8 +21,14 @@ from cairn.model import Contender, Sample, StopRule, Trial
 from cairn.report import instruction_counts
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import View
+from cairn.run import builds, measure, runner, store
 from cairn.run import instruction_counts as counting
-from cairn.run import measure, runner, store
+
+
+@pytest.fixture(autouse=True)
+def _invented_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program of these tests exists."""
+    monkeypatch.setattr(builds, "of_run", lambda *_: ())
 
 
 def test_a_contender_without_a_count_has_a_row_among_the_others() -> None:
@@ -190,6 +197,46 @@ def test_a_contender_that_failed_in_its_runs_is_not_counted(
         ("bad", (), "failed in its runs, so its instructions were not counted"),
         ("fast", (5, 5), None),
     ]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_build_that_is_replaced_while_it_is_counted_is_noticed(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counts of two builds were once those of one contender."""
+    program = tmp_path / "prog"
+    program.write_text("before")
+
+    def known() -> tuple[Build, ...]:
+        return (Build("prog", str(program), "program", builds._build(str(program))),)
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            (tmp_path / "callgrind" / "1").write_text("events: Ir\nfn=main\n1 5\n")
+            if trial.contender == "fast":
+                program.write_text("after")
+            return replace(a_sample(0, "", 5.0), trial=trial), runner.Trace(b"", "")
+
+    monkeypatch.setattr(builds, "of_run", lambda *_: known())
+    monkeypatch.setattr(counting, "Runner", Fake)
+    monkeypatch.setattr(counting, "callgrind", lambda *_: ("valgrind",))
+    run = replace(a_run(), builds=known() if measured else ())
+    folder = store.Folder.create(tmp_path / "results", run)
+    if measured:
+        folder.append(a_sample(1, "system", 5.0))
+    with pytest.raises(ProgramFailed, match="prog was replaced while it was measured"):
+        counting.count(run, folder, tmp_path, lambda _: None)
+    stored = folder.run()
+    assert [one.name for one in stored.builds] == ["prog"], "a later check compares them"
+    assert stored.tools is not None and stored.tools.compilers == {"system": None, "fast": None}
+    (tmp_path / "callgrind" / "1").unlink()
+    (tmp_path / "callgrind").rmdir()
+    if measured:
+        with pytest.raises(UsageError, match="prog is another build than when this run began"):
+            counting.count(stored, folder, tmp_path, lambda _: None)
 
 
 @pytest.mark.parametrize("measured_all", [True, False])

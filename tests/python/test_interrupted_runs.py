@@ -12,7 +12,7 @@ from support.plans import a_plan_run
 from support.resuming import Measuring, Outcome, fine, trials
 
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
-from cairn.model import Contender, Run, Sample, Trial
+from cairn.model import Contender, Run, Sample, StopRule, Trial
 from cairn.run.store import Folder
 
 PROGRAMS = {"a": "program", "b": "program"}
@@ -228,6 +228,26 @@ def a_comparison(number: int) -> Run:
     made = Plan(contenders=("system", "x")).run(number)
     settings = replace(made.settings, workloads=made.settings.workloads[:1], by_cell=False)
     return replace(made, settings=settings)
+
+
+def test_a_soak_that_is_interrupted_anywhere_has_the_trials_of_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupted round stayed incomplete, so some contenders had a run more than others."""
+
+    def a_soak(number: int) -> Run:
+        made = Plan(warmup=0).run(number)
+        settings = replace(
+            made.settings, workloads=made.settings.workloads[:1], by_cell=False, soak_s=30.0
+        )
+        return replace(made, settings=settings, experiment=None, rule=StopRule(None, 2, 2))
+
+    measured = Measuring(tmp_path, monkeypatch)
+    whole = found(measured(a_soak(0)))
+    assert measured.calls == 6
+    for stop_at in range(1, 6):
+        measured(a_soak(stop_at), stop_at=stop_at)
+        assert found(measured(a_soak(stop_at))) == whole, stop_at
 
 
 def test_a_comparison_with_nothing_left_to_compare_does_not_go_on(

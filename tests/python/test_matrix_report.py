@@ -20,10 +20,10 @@ from support.widths import words_of
 from cairn.compare.matrix import GeometricMean
 from cairn.compare.same_program import difference
 from cairn.errors import UsageError
-from cairn.model import Interval, Run, Sample, Workload
+from cairn.model import Contender, Interval, Run, Sample, Workload
 from cairn.own_settings import OwnSettings
 from cairn.report import matrix_charts, matrix_export, matrix_report
-from cairn.report.matrix_board import MatrixReport, of_runs
+from cairn.report.matrix_board import MatrixReport, fitting, of_runs
 from cairn.report.view import View
 
 PROGRAMS = {
@@ -253,8 +253,50 @@ def test_runs_with_other_versions_are_not_merged() -> None:
     one, other = measured(), measured(6)
     changed = replace(other[0].contenders[1], title="cairn 9.9")
     second = replace(other[0], contenders=(other[0].contenders[0], changed), id="another")
-    with pytest.raises(UsageError, match=r"different versions of cairn"):
+    with pytest.raises(UsageError, match=r"different contenders with the name cairn"):
         of_runs([(*one, ()), (second, other[1], ())])
+
+
+def changed_in_a_second_run(**change: object) -> list[tuple[Run, list[Sample], tuple[str, ...]]]:
+    """Returns two runs. The contender "mine" of the second one has other properties."""
+    contender = Contender("mine", "custom", "libmine.so", build_id="aa", knobs=(("A", "1"),))
+    runs = []
+    for number, mine in enumerate((contender, replace(contender, **change)), 1):
+        run = a_plan_run({"a": "program"}, ("system", "mine"), rounds=6, number=number)
+        run = replace(run, contenders=(run.contenders[0], mine))
+        runs.append((run, noisy(run, {}, seed=number), ("6 rounds",)))
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"knobs": (("A", "2"),)}, "libmine.so with A=1 and libmine.so with A=2"),
+        ({"build_id": "bb"}, "libmine.so with A=1, build aa and libmine.so with A=1, build bb"),
+    ],
+    ids=["settings", "build"],
+)
+def test_runs_with_other_settings_or_builds_are_not_merged(
+    change: dict[str, object], says: str
+) -> None:
+    """They were averaged as one contender, because only the titles were compared."""
+    runs = changed_in_a_second_run(**change)
+    with pytest.raises(UsageError, match=f"contenders with the name mine: {says};"):
+        of_runs(runs)
+    kept, notes = fitting([(run, samples) for run, samples, _ in runs])
+    assert kept == (0,) and "its mine is libmine.so with A=" in notes[0]
+
+
+def test_builds_are_compared_only_if_they_could_be_equal() -> None:
+    assert of_runs(changed_in_a_second_run()).result.runs == 2
+    first, (run, *rest) = changed_in_a_second_run(build_id="bb")
+    elsewhere = replace(run, host=replace(run.host, architecture="aarch64"))
+    assert of_runs([first, (elsewhere, *rest)]).result.runs == 2
+    versions = [
+        (replace(run, contenders=tuple(replace(c, version="1.0") for c in run.contenders)), *rest)
+        for run, *rest in (first, (run, *rest))
+    ]
+    assert of_runs(versions).result.runs == 2
 
 
 def test_a_contender_or_program_that_is_not_there_is_told() -> None:
@@ -320,6 +362,25 @@ def test_a_merged_table_says_what_it_left_out() -> None:
     assert all(note in text for note in found.notes)
     between = of_runs(runs[:2], between=("y", "x"))
     assert between.notes == (f"{other.id} is left out, because it has no y",)
+
+
+def test_a_failure_in_a_run_that_is_left_out_does_not_count() -> None:
+    """A contender got a cross for a failure in a run that the notes say is left out."""
+    names = {"a": "program"}
+    one = a_plan_run(names, ("system", "old", "new"), rounds=6, number=1)
+    other = a_plan_run(names, ("system", "new"), rounds=6, number=2)
+    failed = [
+        replace(sample, failure="was killed by signal 11 (SIGSEGV)")
+        if sample.trial.contender == "new"
+        else sample
+        for sample in noisy(other, {}, seed=2)
+    ]
+    found = of_runs(
+        [(one, noisy(one, {}, seed=1), ()), (other, failed, ())], between=("old", "new")
+    )
+    assert found.notes == (f"{other.id} is left out, because it has no old",)
+    cell = found.result.cells["a", "new"]
+    assert cell.failure is None and cell.time is not None
 
 
 def test_two_runs_are_merged_in_one_table() -> None:

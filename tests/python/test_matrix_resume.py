@@ -18,7 +18,7 @@ from cairn.cli import matrix, measurement
 from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import inputs, progress
-from cairn.model import Run, Sample, Trial
+from cairn.model import Run, Sample, Trial, twin
 from cairn.run.sample_checks import verified
 from cairn.run.store import Folder
 
@@ -317,6 +317,23 @@ def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[...
     done = measured(a_run())
     now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
     assert (now.state, now.rounds, now.seconds_left, now.resumable) == ("complete", 4, None, False)
+
+
+def test_progress_has_the_runs_with_the_probe(measured: Callable[..., Folder]) -> None:
+    """They were left out, so a run said that all its runs were done while it went on."""
+    run = a_run(rounds=2)
+    twins = tuple(replace(one, name=twin(one.name), probed=True) for one in run.contenders)
+    settings = replace(run.settings, why=True, profiled_rounds=1)
+    run = replace(run, contenders=run.contenders + twins, settings=settings)
+    folder = measured(run, stop_at=12 + 24 + 5)
+    now = progress.of(folder.run(), folder.samples(), folder.stopped(), runs_now=False)
+    assert (now.rounds, now.done, now.trials) == (1, 29, 36)
+    assert now.seconds_left == pytest.approx(7 * 0.11, rel=0.1)
+    early = [one for one in folder.samples() if one.trial.position < 20]
+    assert progress.of(run, early, (), runs_now=False).rounds == 0
+    done = measured(run)
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert (now.state, now.rounds, now.done, now.trials) == ("complete", 2, 36, 36)
 
 
 def test_the_time_left_has_the_rest_of_the_warm_up(measured: Callable[..., Folder]) -> None:

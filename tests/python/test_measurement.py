@@ -142,6 +142,24 @@ def test_a_budget_without_room_for_a_batch_of_each_contender_is_refused_after_on
     assert trials == [Trial(0, 0, "system")]
 
 
+def test_batches_are_as_long_as_the_shortest_run_of_the_warm_up_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run reads cold files. It alone decided, so a short program had no batches."""
+
+    def outcome(trial: Trial) -> Sample:
+        return a_sample(0, "", 30.0 if trial == Trial(0, 0, "system") else 2.0)
+
+    run = replace(a_run(), host=replace(a_run().host, virtual=False))
+    run = replace(run, settings=replace(run.settings, repeat=None))
+    stored, told = measured(run, tmp_path, monkeypatch, outcome)
+    repeats = {one.repeats for one in stored.samples() if one.trial.round}
+    assert repeats == {batches.wanted(2e6)} == {10} and told.said == []
+    stored.append(a_sample(0, "system", 0.5))  # a later run of the warm-up decides nothing
+    resumed = measure.Measurement(run, store.Folder(stored.path), tmp_path, Told())
+    assert resumed._repeats(Trial(13, 0, "fast")) == 10
+
+
 def test_a_budget_that_ends_in_the_first_round_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

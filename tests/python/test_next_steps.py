@@ -123,6 +123,21 @@ def test_a_program_that_ends_before_the_delay_gets_advice(tmp_path: Path) -> Non
     assert "--delay" not in ended(window.Span(toggle=window.signal.SIGUSR1))
 
 
+def test_the_time_until_the_programs_end_leaves_out_the_reading(tmp_path: Path) -> None:
+    """The sentence once gave the time at which Cairn had read all files of the profile."""
+    counting = window.Counting(
+        window.Span(delay=60.0), tmp_path, None, tmp_path / "witness", lambda _: None
+    )
+    with counting:
+        time.sleep(0.02)
+    ended_ns = time.monotonic_ns() - counting._started_ns
+    time.sleep(0.3)
+    with pytest.raises(CairnError) as error:
+        counting.finish(None)
+    told = re.search(r"after ([0-9.]+) ms, before", str(error.value))
+    assert told is not None and 20 <= float(told[1]) <= ended_ns / 1e6 + 1
+
+
 def test_a_damaged_run_or_base_names_the_next_step(tmp_path: Path) -> None:
     folder = store.Folder.create(tmp_path, a_run())
     path = folder.path / "run.json"

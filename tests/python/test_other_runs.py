@@ -50,8 +50,10 @@ def test_only_a_launcher_that_measures_is_another_run(
     )
     monkeypatch.setattr("os.listdir", lambda _: [str(process.pid), "self"])
     try:
-        comm = Path(f"/proc/{process.pid}/comm")
-        while comm.read_text() != machine.LAUNCHER + "\n":
+        comm, line = (Path(f"/proc/{process.pid}/{name}") for name in ("comm", "cmdline"))
+        # While a process executes a program, it has the new name and no words.
+        while comm.read_text() != machine.LAUNCHER + "\n" or not line.read_bytes():
+            assert process.poll() is None
             time.sleep(0.01)
         assert machine.other_runs() == measures
         process.terminate()

@@ -9,10 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from support.probes import busy
 
+from cairn.cli import cli, profile
 from cairn.cli.console import check_out, emit, refuse_one_file
+from cairn.cli.stack_outputs import StackOutputs
 from cairn.errors import CairnError, UsageError
 from cairn.model import Pattern
+from cairn.profile import reader
 from cairn.run import outputs, soak
 
 
@@ -152,3 +157,61 @@ def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:
         one.communicate()
         assert one.returncode == 0
     assert not soak._has_probe(one.pid)
+
+
+class Profiled:
+    """A kept profile whose report goes to several files."""
+
+    def __init__(self, folder: Path, *, tree: bool = False, flame_graph: str | None = None) -> None:
+        self.raw = folder / "raw"
+        self.raw.mkdir()
+        busy().write(self.raw)
+        self.gone = folder / "gone"
+        self.gone.mkdir()
+        self.csv, self.page = folder / "out.csv", folder / "page.html"
+        forms = StackOutputs(tree, None, None, None, flame_graph)
+        self.outs = profile._Outs(
+            False, str(self.gone / "out.json"), str(self.csv), self.page, False, "never", forms
+        )
+
+
+def test_an_output_that_fails_leaves_the_report_and_the_other_outputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page without a folder once threw the whole measured report away."""
+    made = Profiled(tmp_path)
+    made.gone.rmdir()
+    with pytest.raises(CairnError, match=r"cannot write .*out\.json: there is no folder"):
+        made.outs.report(reader.gather(made.raw), None, sys.stderr, made.raw)
+    assert "--full adds times" in capsys.readouterr().err
+    assert made.csv.read_text() and made.page.read_text()
+
+
+def test_a_run_without_call_stacks_is_reported_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --tree, a program whose stacks could not be recorded once had no report at all."""
+    drawing = tmp_path / "drawing.svg"
+    made = Profiled(tmp_path, tree=True, flame_graph=str(drawing))
+    made.outs.report(reader.gather(made.raw), None, sys.stderr)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "--full adds times" in told and "▲ No call stacks were recorded." in told
+    assert f"▲ Without call stacks, nothing is written to {drawing}." in told
+    assert not drawing.exists() and made.csv.exists()
+    with pytest.raises(CairnError, match="record it with --stacks"):
+        made.outs.report(reader.gather(made.raw), None, sys.stderr, made.raw)
+
+
+def test_a_form_of_stacks_without_stacks_is_refused_before_the_program_runs() -> None:
+    done = CliRunner().invoke(cli, ["profile", "--stacks=off", "--tree", "--", "true"])
+    assert isinstance(done.exception, UsageError)
+    assert "--stacks=off records no call stacks" in str(done.exception)
+
+
+def test_two_outputs_of_a_comparison_of_profiles_need_two_files(tmp_path: Path) -> None:
+    """The second output once replaced the first one, without a word."""
+    same = str(tmp_path / "out")
+    words = ["profile", "--read", "a", "--against", "b", "--json", same, "--csv", same]
+    done = CliRunner().invoke(cli, words)
+    assert isinstance(done.exception, UsageError)
+    assert "two outputs would be written to" in str(done.exception)

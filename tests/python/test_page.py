@@ -513,6 +513,27 @@ def test_each_table_of_a_comparison_has_a_name_for_screen_readers() -> None:
     assert all(one.strip() for one in captions)
 
 
+def test_a_page_of_merged_runs_has_the_data_of_each_and_no_command() -> None:
+    """It had those of the last run alone, and a command that measures the last run alone."""
+    one, other = pages.plan_run(2, 3), pages.plan_run(2, 3)
+    runs = [
+        replace(of, run=replace(of.run, id=name), plan=("judge",))
+        for of, name in ((one, "20260101-000000-0001@n1"), (other, "20260101-000000-0001@n2"))
+    ]
+    tree = parsed(run_pages.of_plan(runs))
+    ids = [of.run.id for of in runs]
+    text = tree.first("main").text.replace("\u00a0", " ")
+    assert f"runs {', '.join(ids)}" in " ".join(tree.first("body").text.split())
+    names = [one.attributes["download"] for one in tree.all("a") if "download" in one.attributes]
+    assert [f"cairn-{name}-runs.csv" for name in ids] == names[1:]
+    for section in ("machine", "loaded"):
+        folds = tree.first("section", id=section).all("summary")
+        assert [one.text.strip() for one in folds] == ids
+    assert "measures the run again" not in text
+    alone = parsed(run_pages.of_plan(runs[:1])).first("main").text.replace("\u00a0", " ")
+    assert "This command measures the run again" in alone
+
+
 def test_the_name_of_a_point_does_not_stand_on_its_interval() -> None:
     """A horizontal interval leaves room above the point, and a vertical one beside it."""
 

@@ -65,6 +65,23 @@ def values(figure: Element, name: str = "rect") -> list[float]:
     return [float(one.attributes["data-value"]) for one in figure.all(name)]
 
 
+def test_time_that_is_not_attributed_makes_the_other_bars_shorter(tmp_path: Path) -> None:
+    """Shares of the attributed time were once added to a share of all time."""
+    found = a_profile(tmp_path)
+    assert found.clock is not None
+    # Half of the time of all samples outside the probe is not attributed.
+    run = replace(found.clock.runs[0], unknown_ns=1_000e6, cpu_ns=0.0)
+    page, _ = both(replace(found, clock=KernelClock((run,))))
+    figure = page.first("figure", data_of="shares")
+    bars = [float(one.attributes["width"].rstrip("%")) for one in figure.all("rect")]
+    shares = values(figure)
+    unknown = shares.index(pytest.approx(0.5))
+    whole = sum(bars)
+    assert bars[unknown] == pytest.approx(0.5 * whole, rel=0.02)
+    assert bars[-1] == pytest.approx(0.5 * shares[-1] * whole, rel=0.02)
+    assert 'The part "not attributed" is a share of all CPU time' in figure.text
+
+
 def test_the_bars_of_a_profile_are_the_numbers_of_the_json(tmp_path: Path) -> None:
     page, known = both(a_profile(tmp_path))
     share = known["cpu_share"]

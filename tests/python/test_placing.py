@@ -27,6 +27,7 @@ from cairn.binary.library import inspect_library
 from cairn.cli import judge
 from cairn.cli.console import Output
 from cairn.errors import UsageError
+from cairn.matrix import programs, runs
 from cairn.model import SCHEMA, Contender
 from cairn.profile.metrics import METRICS, Number
 from cairn.report import placing as reporting
@@ -163,16 +164,54 @@ def test_a_title_that_two_contenders_share_has_their_names() -> None:
     assert [one.title for one in found] == [f"jemalloc ({shared})", f"lazy ({shared})"]
 
 
-def test_cairn_s_own_ranges_judge_no_run_of_another_plan() -> None:
-    """A program of the same name may do other work there."""
+def a_run_of_judge(plan: str = "judge") -> Measured:
+    """Returns a run with the programs of the plan 'judge' and without samples."""
     run = a_run(Contender("system", "system", "glibc 2.36"), Contender("x", "x", "x 1.0"))
-    of_plan = [
-        Measured(replace(run, experiment=f"matrix {plan}"), (), (), "last", kind="matrix")
-        for plan in ("judge", "suite")
-    ]
-    judge._refuse_other_plan(of_plan[0])
+    settings = programs.settings_of(runs.load("judge").plan.programs, Path("/"))
+    run = replace(run, experiment=f"matrix {plan}", settings=settings, baseline="system")
+    return Measured(run, (), (), "last", kind="matrix")
+
+
+def test_cairn_s_own_ranges_judge_no_run_of_another_plan() -> None:
+    """A program of the same name may do other work there.
+
+    A plan of the user with the file judge.toml was once taken for Cairn's own.
+    """
+    judge._refuse_other_plan(a_run_of_judge())
     with pytest.raises(UsageError, match=r"a run of the plan 'suite'.*--ranges"):
-        judge._refuse_other_plan(of_plan[1])
+        judge._refuse_other_plan(a_run_of_judge("suite"))
+    found = a_run_of_judge()
+    *others, last = found.run.settings.workloads
+    for other in (replace(last, command=("pipeline",)), replace(last, name="mine")):
+        settings = replace(found.run.settings, workloads=(*others, other))
+        own = replace(found, run=replace(found.run, settings=settings))
+        with pytest.raises(UsageError, match=rf"plan 'judge', whose {other.name} is another"):
+            judge._refuse_other_plan(own)
+    some = replace(found.run.settings, workloads=tuple(others[1:]))
+    judge._refuse_other_plan(replace(found, run=replace(found.run, settings=some)))
+
+
+def test_a_run_is_judged_by_ranges_of_the_same_baseline_alone() -> None:
+    """Times that were divided by those of jemalloc were once called multiples of the system's."""
+    found = a_run_of_judge()
+    judge._refuse_other_baseline(found, invented())
+    other = replace(found, run=replace(found.run, baseline="x"))
+    with pytest.raises(UsageError, match=r"is x, and that of the ranges is system; measure again"):
+        judge._refuse_other_baseline(other, invented())
+    metric = next(one for one in METRICS if one.relative)
+    cells = {
+        "sort": {
+            name: {metric.key: (n, n, n)} for name, n in zip("abcd", (1, 1, 2, 2), strict=True)
+        }
+    }
+    titles = dict.fromkeys("abcd", "")
+    table = ProfileTable("a", titles, ("sort",), cells, {"sort": {}}, {}, ())
+    (far,) = placed({"sort": {metric.key: (50.0, 50.0, 50.0)}}, table)
+    made = reporting.board(
+        RangeJudgement("m", "m", (far,), tuple("abcd"), baseline="a", about=""), full=False
+    )
+    assert "50 × that of a on sort" in " ".join(made.says)
+    assert "Times are multiples of those of a." in " ".join(made.footer)
 
 
 LEFT_OUT = {
@@ -231,7 +270,8 @@ def own(table: ProfileTable, name: str) -> dict[str, object]:
 
 
 NOT_KEPT = {
-    "cold_blocks", "own_spin_lock", "shared_counter", "shared_lines", "spread_out", "wide_headers",
+    "clearing_calloc", "cold_blocks", "copying_realloc", "own_spin_lock", "searching_aligned",
+    "shared_counter", "shared_lines", "spread_out", "wide_headers", "yielding_malloc",
 }  # fmt: skip
 """Ill allocators that are newer than the kept ranges. When tools/judge_ranges.py measures the ranges
 again, it will include them."""

@@ -628,7 +628,12 @@ def test_a_damaged_description_is_one_sentence(tmp_path: Path, content: bytes) -
         reader.gather(tmp_path)
 
 
-def test_a_description_may_have_four_mebibytes_at_most(tmp_path: Path) -> None:
+def test_a_description_may_have_a_limited_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit was once 4 MiB. The description of a profile with --runs 10000 is larger."""
+    assert reader._TREE_MAX == 256 << 20
+    monkeypatch.setattr(reader, "_TREE_MAX", 4 << 20)
     busy().write(tmp_path)
     reader.write_tree(tmp_path, TREE)
     file = tmp_path / "run.json"
@@ -638,6 +643,16 @@ def test_a_description_may_have_four_mebibytes_at_most(tmp_path: Path) -> None:
         more.write(b" ")
     with pytest.raises(CairnError, match="larger than 4 MiB"):
         reader.gather(tmp_path)
+
+
+def test_system_calls_have_the_names_of_the_machine_that_counted_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile that was read on an ARM machine once named them by that machine's numbers."""
+    arm = os.uname_result(("Linux", "arm", "6.1", "1", "aarch64"))
+    monkeypatch.setattr(os, "uname", lambda: arm)
+    busy().write(tmp_path)
+    assert reader.gather(tmp_path).machine == "x86_64"
 
 
 def test_a_folder_may_hold_a_limited_number_of_profiles(

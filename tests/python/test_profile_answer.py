@@ -164,6 +164,11 @@ def nothing_allocated(folder: Path) -> Profile:
     return gathered(folder, made, run=None)
 
 
+def few_in_a_window(folder: Path) -> Profile:
+    found = a_window(folder)
+    return replace(found, clock=KernelClock((replace(RUN, samples=41),)))
+
+
 KINDS: tuple[Callable[[Path], Profile], ...] = (
     healthy, one_finding, three_findings, too_few_samples, no_clock, full_folder, estimated_live_bytes,
     missing_processes, many_processes, no_frees, threads_that_end, a_window, nothing_allocated,
@@ -357,3 +362,20 @@ def test_each_number_of_the_first_screen_is_in_the_json(
     assert len(told(whole)) >= 3
     for text, value, half in told(whole):
         assert any(abs(value - one) <= half for one in known), text
+
+
+def test_a_window_with_too_few_samples_gets_advice_that_it_can_follow(tmp_path: Path) -> None:
+    """The advice was once --runs, which --duration refuses."""
+    told = next(profile_answer.shares(few_in_a_window(tmp_path)))
+    assert "--runs" not in told and told.endswith("with a longer --duration.")
+
+
+def test_without_a_moment_nothing_is_said_about_malloc_usable_size(tmp_path: Path) -> None:
+    """An allocator that has it was once said to lack it, if the program was too short."""
+    found = estimated_live_bytes(tmp_path)
+    lacking = tuple(replace(one, live_usable_bytes=None) for one in found.moments)
+    assert "has no malloc_usable_size()" in " ".join(
+        profile_answer.memory(replace(found, moments=lacking))
+    )
+    told = " ".join(profile_answer.memory(replace(found, moments=())))
+    assert "is an estimate." in told and "malloc_usable_size" not in told

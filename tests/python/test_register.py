@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cairn.allocators import catalog, contenders, discover, register
+from cairn.bench import experiments, run_settings
 from cairn.cli import allocator_list
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.view import View
@@ -138,6 +140,7 @@ def test_a_library_that_changed_since_it_was_added_is_reported(cache: Path, tmp_
 
 
 def test_an_added_library_that_was_deleted_is_a_sentence(cache: Path, tmp_path: Path) -> None:
+    """'cairn bench' advised to fetch it, which is not possible."""
     library = build(tmp_path / "libmine.so")
     register.add("mine", str(library), silent)
     library.unlink()
@@ -150,6 +153,11 @@ def test_an_added_library_that_was_deleted_is_a_sentence(cache: Path, tmp_path: 
     assert str(refused.value) == says
     known = discover.known_catalog()
     assert says in allocator_list.render(known, discover.discover(known), View(width=500))
+    told: list[str] = []
+    with contextlib.suppress(ContenderFailed):  # no other allocator may be here
+        run_settings.contenders(experiments.EXPERIMENTS[-1].full, told.append)
+    assert f"mine is left out: {says}" in told
+    assert not any("get" in line and " mine" in line for line in told if says not in line)
     build(tmp_path / "again.so")
     register.add("mine", str(tmp_path / "again.so"), silent)
     assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).preload

@@ -16,9 +16,10 @@ from cairn.allocators.contenders import parse_contender, split_contenders
 from cairn.bench import run_settings
 from cairn.cli import check_plan, cli, measurement
 from cairn.cli import compare as comparing
+from cairn.doctor import machine
 from cairn.errors import CairnError
 from cairn.gate import Gate, GateBound
-from cairn.matrix import runs
+from cairn.matrix import programs, runs
 from cairn.model import COPY, Contender, Pattern, Run, Settings, StopRule, Workload
 from cairn.page.run import of_run
 from cairn.report import repeat_command
@@ -130,9 +131,16 @@ def test_the_baseline_is_named_if_another_contender_would_take_its_place() -> No
 NAMES = ("again", "system")
 
 
-def of_a_plan(*programs: str, **more: Any) -> Run:
+def of_a_plan(*names: str, **more: Any) -> Run:
     """A run of the plan 'judge', which comes with Cairn, with these programs."""
-    settings = Settings(tuple(Workload(one, (one,)) for one in programs), "/", by_cell=True)
+    planned = {one.name: one for one in runs.load("judge").plan.programs}
+    workloads = tuple(
+        programs.workload_of(planned[one], machine.host().cpus)
+        if one in planned
+        else Workload(one, (one,))
+        for one in names
+    )
+    settings = Settings(workloads, "/", by_cell=True)
     run = a_named_run(settings, replace(RULES[0], judged="active"), Aim())
     return replace(run, experiment="matrix judge", **more)
 
@@ -147,6 +155,7 @@ def test_a_run_of_an_experiment_or_a_plan_is_repeated_by_its_own_command(tmp_pat
     """The command of a plan once lacked --profile, --budget and --only.
 
     The run of a plan of the user once had a command with the name of the plan instead of its file.
+    It also had one if the plan of the user had the name of one that comes with Cairn.
     """
     run = replace(a_named_run(SETTINGS[0], RULES[0], Aim()), quick=False)
     assert line_of(run, "suite").startswith("cairn bench suite -a system ")
@@ -161,8 +170,12 @@ def test_a_run_of_an_experiment_or_a_plan_is_repeated_by_its_own_command(tmp_pat
     line = plan_line(whole, tmp_path / "whole")
     assert line is not None and line.startswith("cairn matrix run judge -a system ")
     assert line.endswith(" -r 12 --seed 77")
+    first, *others = whole.settings.workloads
+    other = replace(first, command=(first.command[0], "--operations", "5"))
+    of_user = replace(whole.settings, workloads=(other, *others))
     for number, own in enumerate((
         replace(whole, experiment="matrix my-plan"), of_a_plan("my own program"),
+        replace(whole, settings=of_user),
     )):  # fmt: skip
         assert plan_line(own, tmp_path / str(number)) is None
 

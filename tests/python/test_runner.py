@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
+from support.comparisons import a_sample
 
 from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, UsageError
-from cairn.model import Contender, Proof, Settings, Trial, Unreached, Workload
+from cairn.model import Contender, Proof, Sample, Settings, Trial, Unreached, Workload
 from cairn.own_settings import OwnSettings
-from cairn.run import outputs
+from cairn.run import malloc_share, outputs
 from cairn.run.runner import Launched, Runner, memory_of, preload_environment, queued_ns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +83,27 @@ def test_a_launcher_that_is_killed_while_it_touches_memory_is_named(tmp_path: Pa
     says = r"512 MiB of memory: cairn-launch was killed by signal 9 \(SIGKILL\)$"
     with pytest.raises(CairnError, match=says):
         runner.touch(512 * MIB)
+
+
+@pytest.mark.parametrize(("asked_s", "length_s"), [(7200.0, 5.0), (5.0, 5.0), (None, None)])
+def test_a_look_at_the_memory_of_a_program_is_short(
+    asked_s: float | None, length_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before `cairn soak --for 2h`, it ran the program for two hours without saying so."""
+    given: list[Settings] = []
+
+    class Fake:
+        def __init__(self, settings: Settings, *_: object) -> None:
+            given.append(settings)
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, None]:
+            return replace(a_sample(0, "", 5.0), trial=trial), None
+
+    monkeypatch.setattr(malloc_share, "Runner", Fake)
+    settings = Settings(workloads=(Workload("p", ("p",)),), folder="/", soak_s=asked_s)
+    contender = Contender("system", "system", "glibc")
+    assert malloc_share.look(settings, contender, lambda _: None) is None
+    assert [one.soak_s for one in given] == [length_s]
 
 
 def test_the_peak_of_a_workload_is_at_most_that_of_its_process() -> None:
@@ -156,15 +179,20 @@ def test_a_preparation_that_fails_is_concluded() -> None:
 
 def test_a_line_of_a_plan_that_hangs_is_ended(tmp_path: Path) -> None:
     """Once, a run waited for such a line for ever."""
-    own = OwnSettings(prepare="sleep 60 & echo $! >pid; wait", timeout_s=0.3)
+    own = OwnSettings(prepare="sleep 60 & echo $! >pid; wait", timeout_s=2)
     settings = Settings(
         workloads=(Workload("p", ("p",), own=own),), folder=str(tmp_path), by_cell=True
     )
     runner = Runner(settings, (), tmp_path)
-    says = r"^the prepare command did not end within 0\.3 s$"
+    says = r"^the prepare command did not end within 2 s$"
     with pytest.raises(UsageError, match=says):
         runner._trial(Trial(1, 0, "fast", 0), False, None)
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/exe").exists()
+    # A killed process may end later. One that was not reaped has no such link.
+    left = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/exe")
+    until = time.monotonic() + 20
+    while left.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not left.exists()
 
 
 def test_a_file_of_an_earlier_trial_is_not_taken_for_a_new_one(tmp_path: Path) -> None:

@@ -106,6 +106,39 @@ def test_submitit_knows_the_limit_of_a_job_that_the_user_gives(slurm: Slurm) -> 
     assert [line for line in script.splitlines() if "--time" in line] == ["#SBATCH --time=20"]
 
 
+def test_the_nodes_that_the_user_excludes_stay_excluded(slurm: Slurm, tmp_path: Path) -> None:
+    """They replaced the nodes that had refused a round, or were replaced by them."""
+    fleet = slurm._fleet
+    fleet.plan = replace(fleet.plan, options=(("exclude", "n[7-9]"),))
+    for avoid, expected in ([], "n[7-9]"), (["n2"], "n[7-9],n2"):
+        slurm.submit([3], avoid)
+        script = (tmp_path / "bin" / "script").read_text()
+        (line,) = [line for line in script.splitlines() if "--exclude=" in line]
+        assert shlex.split(line, comments=False)[1:] == [f"--exclude={expected}"]
+    slurm.avoid([Job("7_0", 3)], ["n2"])
+    assert (tmp_path / "bin" / "changed").read_text().endswith(" excnodelist=n[7-9],n2\n")
+
+
+def test_an_old_squeue_is_asked_or_named(slurm: Slurm, tmp_path: Path) -> None:
+    """Without the option --me, it printed a usage error, and cairn waited for ever."""
+    squeue = tmp_path / "bin" / "squeue"
+    old = """#!/bin/sh
+case "$*" in
+*{option}*) echo "squeue: unrecognized option" >&2
+    echo 'Try "squeue --help" for more information' >&2; exit 1 ;;
+esac
+echo '7_0|RUNNING|None'
+"""
+    job = Job("7_0", 1)
+    squeue.write_text(old.replace("{option}", "--array"))
+    with pytest.raises(CairnError, match=r"squeue refuses .*--help.*; update Slurm"):
+        slurm.alive([job])
+    squeue.write_text(old.replace("{option}", "--me"))
+    assert slurm.alive([job]) == {"7_0": "RUNNING"}
+    squeue.write_text(old.replace("{option}", "--array"))
+    assert slurm.alive([job]) is None, "squeue has answered before, so it knows the options"
+
+
 def test_the_state_of_jobs_comes_from_squeue_and_scontrol(slurm: Slurm, tmp_path: Path) -> None:
     jobs = [Job(f"7_{place}", place) for place in range(4)]
     assert slurm.fate(jobs[2]) == Fate("cancelled", "CANCELLED", "")

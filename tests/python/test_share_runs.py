@@ -13,7 +13,7 @@ from support.probes import Made, busy
 
 from cairn.cli import share_runs
 from cairn.cli.share_runs import BUDGET_S, RUNS_MOST, Again, GivenInput
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.model import Contender
 from cairn.profile import cpu_samples, reader
 from cairn.profile.tally import ClockRun, KernelClock, Profile
@@ -275,6 +275,8 @@ def test_a_further_run_without_samples_did_no_other_work(
          " Free space there, or set TMPDIR to another folder."),
         ("the clock samples could not be written in /tmp: File too large",
          " Profile a shorter run, or raise the limit of file sizes (ulimit -f)."),
+        (cpu_samples.TOO_MANY,
+         " Profile a shorter run, or one that starts fewer processes."),
         ("the clock samples are damaged", ""),
         ("the clock samples cannot be read: Input/output error", ""),
         (REFUSED, ""),
@@ -287,3 +289,22 @@ def test_a_reason_for_missing_samples_has_advice_only_if_one_helps(
     clock = KernelClock((a_run(),), unsampled=why)
     (told,) = (one for one in gaps(replace(found, clock=clock)) if "no clock samples" in one)
     assert told.endswith(f"because {why}. So the clock samples of only 1 run count.{step}")
+
+
+def test_a_further_run_that_fails_leaves_the_samples_of_the_first_one(
+    clock: Any, found: Profile
+) -> None:
+    """Without its program, the second run once took the samples of the first one with it."""
+
+    class Gone(Runs):
+        def run_plain(self, *_: object, **__: object) -> Ended:
+            raise CairnError("cannot execute prog: No such file or directory")
+
+    first = a_run(probed=True)
+    got = clock(Gone([first]))
+    assert got.runs == (first,)
+    told = " ".join(gaps(replace(found, clock=got)))
+    assert (
+        "because the program could not be run again: cannot execute prog: No such file or "
+        "directory. So the clock samples of only 1 run count." in told
+    )

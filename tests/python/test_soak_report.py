@@ -56,11 +56,11 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 def test_the_answer_comes_first_and_names_what_was_tried() -> None:
     run, samples = soaked(system=retains, tuned=stable)
-    lines = shown(run, samples, View(width=200)).splitlines()
+    lines = shown(run, samples, View(width=300)).splitlines()
     assert lines[0] == (
-        "Retention under system: in the last half of the run it held 105 MiB for at most 10.0 MiB "
-        "of live blocks. A trim at its end returned 98 % of the 95.0 MiB that it "
-        "then held beyond the live blocks."
+        "Retention under system: in the last half of the run, the allocator held 105 MiB for at most "
+        "10.0 MiB of live blocks. A trim at the end of the run returned 98 % of the 95.0 MiB that the "
+        "allocator then held beyond the live blocks."
     )
     text = "\n".join(lines)
     assert "Tried here: tuned (MALLOC_ARENA_MAX=2) holds 22.1 MiB, 79 % less than system." in text
@@ -153,6 +153,21 @@ def test_rounds_that_contradict_each_other_have_a_next_step() -> None:
     ended = replace(verdict, no_trim=AFTER_ITS_END, needed_s=60.0)
     told = soak.board(run, [ended], samples, "last", "").says
     assert told[-1] == "More rounds (-r 4) may tell which verdict is right under system."
+
+
+def test_uneven_rounds_are_told_with_their_own_numbers() -> None:
+    """The report said "2 rounds for each contender", and numbered the runs of each from 1 on."""
+    run, samples = soaked(system=stable, other=stable)
+    del samples[1]  # the first run of "other", which an interruption cut off
+    text = " ".join(shown(run, samples, View(full=True, width=300)).split())
+    assert " 1 to 2 rounds of 30 s for each contender" in text
+    rules = soak_rules.sentences(verdicts(run, samples))
+    heads = [one.partition(":")[0] for one in rules]
+    assert heads == ["system, round 1", "system, round 2", "other, round 2"]
+    failed = [
+        replace(one, failure="x") if one.trial.contender == "other" else one for one in samples
+    ]
+    assert " 2 rounds of 30 s for each contender" in shown(run, failed, View(width=300))
 
 
 def test_a_failed_contender_has_no_name() -> None:

@@ -55,6 +55,21 @@ def test_the_advice_names_the_option_of_a_known_server(program: str, option: str
     assert f"({option})" in found
 
 
+def test_a_batch_of_a_single_run_is_as_short_as_its_run() -> None:
+    """With --repeat auto nothing was said, also if it chose one run for each number."""
+    auto = replace(SETTINGS, repeat=None)
+    says = (
+        "A run takes less than 20 ms, and the start of the process is part of that. Give the "
+        "program more work, or use --repeat N: then each number is the mean of several runs."
+    )
+    one = [a_sample(round_, "system", 12.0) for round_ in (1, 2, 3)]
+    assert suitability.sentences(one, "system", auto) == (says,)
+    several = [replace(sample, repeats=2) for sample in one]
+    for settings in (auto, replace(SETTINGS, repeat=2)):
+        assert suitability.sentences(several, "system", settings) == ()
+        assert before(warm_up(12.0), settings) == [], "the batches follow"
+
+
 def test_a_short_run_is_named_with_its_time() -> None:
     (found,) = before(warm_up(1.3))
     assert found.startswith("A run takes less than 20 ms,") and "--repeat auto" in found

@@ -6,6 +6,7 @@ outlives its call.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
@@ -129,7 +130,7 @@ def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) 
     """Each task makes a file while it runs, and counts the files of all running tasks."""
     tool = program(
         tmp_path / "tool",
-        'touch "running-$1"; ls -d running-* | wc -l; sleep 0.1; cp /dev/null "draft-$1"; rm "running-$1"',
+        'n=$1; touch "running-$n"; set -- running-*; echo $#; sleep 0.1; cp /dev/null "draft-$n"; rm "running-$n"',
     )
     for jobs in (1, 2):
         made = [tmp_path / f"made-{jobs}-{k}" for k in range(4)]
@@ -146,6 +147,24 @@ def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) 
         assert max(int(line) for line in lines if not line.startswith("$")) <= jobs
         if jobs == 1:
             assert [line[-1] for line in lines if line.startswith("$")] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """No allocator could be fetched to such a file system."""
+
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    said: list[str] = []
+    with tool_runner.locked(tmp_path / "lock", said.append, "another", 0):
+        assert not said
+    number = errno.EIO
+    with pytest.raises(OSError), tool_runner.locked(tmp_path / "lock", said.append, "another", 0):
+        raise AssertionError
 
 
 def test_a_process_in_the_background_ends_with_its_tool(tmp_path: Path) -> None:

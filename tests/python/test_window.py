@@ -6,6 +6,7 @@ The counts of a window are those at its end minus those at its beginning.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import pytest
 from msgspec.structs import replace
 from support.probes import Made, busy, locking
 
+from cairn.cli.window import Counting, Span
 from cairn.model import Unreached
 from cairn.page.over_time import calls_over_time
 from cairn.profile import estimates, reader, tables, window
 from cairn.profile.tally import Missing, MomentCalls, cut_short
 from cairn.report import profile, profile_tables
 from cairn.report.view import View
+from cairn.run import foreground
 
 MINE = os.getpid()
 
@@ -275,3 +278,19 @@ def test_a_window_names_the_missing_processes_that_ran_in_it(tmp_path: Path) -> 
     )
     text = " ".join(profile.render(found, View("text", False, False, 100), allocator="x").split())
     assert "2 of 3 processes are missing: busybox (" in text
+
+
+def test_a_signal_after_the_programs_end_does_not_kill_cairn(tmp_path: Path) -> None:
+    """The second --signal once ended Cairn without a report if the program had just ended."""
+    number = signal.SIGUSR2
+    before = signal.getsignal(number)
+    span = Span(toggle=number)
+    try:
+        with (
+            Counting(span, tmp_path, None, tmp_path / "witness", lambda _: None) as counting,
+            foreground._signals_passed_on(counting.signals),
+        ):
+            os.kill(MINE, number)
+        os.kill(MINE, number)
+    finally:
+        signal.signal(number, before)

@@ -130,7 +130,10 @@ C_ORDER: dict[str, list[str]] = {
         ),
         *("counters", "cpu_samples", "touch", "child", "terminal", "report", "reaped", "launch"),
     ],
-    "witness": ["kernel", "environment", "target", "owner", "record", "exec", "endings", "witness"],
+    "witness": [
+        *("kernel", "environment", "target", "owner", "record", "sandbox", "exec", "endings"),
+        "witness",
+    ],
     "probe": [
         *(
             "direct_syscall",
@@ -198,7 +201,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "doctor": {"ground", "binary", "profile"},
     "why": {"ground", "compare", "profile", "findings"},
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
-    "matrix": {"ground", "binary", "allocators", "doctor", "run"},
+    "matrix": {"ground", "binary", "compare", "allocators", "doctor", "run"},
     "soak": {"ground"},
     "inspect": {"ground", "binary", "profile", "allocators", "soak"},
     "report": {"ground", "compare", "profile", "findings", "why", "soak", "inspect"},

@@ -6,7 +6,7 @@
  * MODE changes its behaviour:
  *
  *     deaf        never listens
- *     late        listens after half a second
+ *     late        listens after three seconds
  *     refuse      ends with exit code 3 and a sentence
  *     background  leaves a child that serves, and ends
  *     crash       is killed by SIGSEGV at its hundredth request
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
         for (;;)
             pause();
     if (is("late"))
-        usleep(500000);
+        sleep(3);
     if (is("stubborn"))
         signal(SIGTERM, SIG_IGN);
     if (is("torn"))
