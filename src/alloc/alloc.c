@@ -28,8 +28,12 @@ static __attribute__((noinline, cold)) void reclaim(void)
 {
     if (CAIRN_HARDENED && thread_has_heap())
         quarantine_drain(thread_heap);
-    if (thread_has_heap())
-        heap_collect(thread_heap);
+    if (thread_has_heap()) {
+        struct heap *heap = thread_heap; /* heap_collect() may put it aside */
+        heap_collect(heap);
+        heap->trim.due = true; /* parked slabs now report no free */
+        heap->trim.wait = 0;
+    }
     heap_sweep();
 }
 
@@ -205,10 +209,10 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     return allocate_large_at_home(size, alignment, zero, caller);
 }
 
-/* Returns the part of a list behind `last` to the current slab of the class, which all blocks of
- * the list are of. If `last` is NULL, returns the whole list. If the program wrote to one of the
- * blocks, all of them stay on the list, so that the check before a block is handed out finds the
- * write. */
+/* Gives the blocks of a list that follow `last` back to their slab. All of them belong to the
+ * current slab of the class. If `last` is NULL, gives all blocks of the list back. If the program
+ * wrote to one of the blocks, all of them stay on the list, so that the check before a block is
+ * handed out finds the write. */
 static void shorten_list(struct heap *heap, unsigned class, struct block *last)
 {
     struct block *first = last != NULL ? last->next : heap->list[class];
@@ -273,7 +277,8 @@ void *alloc_malloc_slow(size_t size, const void *caller)
             guarded_count(size_class(size), 1);
             return guarded;
         }
-        /* The stack was read for the block, which may have allocated and begun a detour. */
+        /* guarded_next() has read the stack. Reading the stack may allocate, and so begin a
+         * detour. */
         if (UNLIKELY(thread_is_away()))
             return malloc_by_detour(size, caller);
     }

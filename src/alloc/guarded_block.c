@@ -241,7 +241,7 @@ void guarded_begin(uint32_t every)
     guarded_bytes = bytes;
     random = random_of(os_random() ^ (uintptr_t)start);
     for (int i = 0; i < CLASSES; i++)
-        atomic_store_explicit(&turns[i], (int32_t)random_below(&random, 2 * (uint64_t)every),
+        atomic_store_explicit(&turns[i], (int32_t)random_below(&random, 2 * (uint64_t)every - 1),
                               memory_order_relaxed);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, &before);

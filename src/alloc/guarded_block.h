@@ -57,8 +57,8 @@ static inline bool guarded_has(const void *p)
 void guarded_begin(uint32_t every);
 
 /* Called when the library that contains this allocator is closed. If the handler of SIGSEGV is
- * still that of guarded_begin(), sets the former one again. If that has gone with its library, sets
- * the default action. */
+ * still that of guarded_begin(), restores the handler from before guarded_begin(). If the library
+ * of that handler was closed, sets the default action. */
 void guarded_end(void);
 
 /* Reads one stack, because the first reading may load a library. Stacks are read from then on.

@@ -112,7 +112,7 @@ static struct slab *take_parked(struct heap *from, struct heap *to, unsigned cla
     if (fold(slab) == 0)
         from->empty &= ~(UINT64_C(1) << class);
     slab_count_hidden(slab);
-    slab->seen = 0;
+    heap_trim_uncount(from, slab);
     atomic_store_explicit(&slab->owner, to, memory_order_release);
     return slab;
 }
@@ -329,10 +329,13 @@ static void *refill(struct heap *heap, unsigned class)
 }
 
 /* (owner only) Returns the class whose blocks serve requests of `class` now: a larger class while
- * the process has only one chunk and little was borrowed for `class`, otherwise `class` itself. */
+ * the process has only one chunk and little was borrowed for `class`, otherwise `class` itself.
+ * count_list() (alloc.c) counts only blocks of `class` itself, so none is borrowed if blocks are
+ * guarded. */
 static unsigned lender(const struct heap *heap, unsigned class)
 {
-    if (CAIRN_HARDENED || class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
+    if (CAIRN_HARDENED || guarded_is_on() || class > HEAP_LENT_CLASS_MAX ||
+        heap->lent[class] == HEAP_LENT_MOST ||
         atomic_load_explicit(&region.slices, memory_order_relaxed) > CHUNK_SLICES)
         return class;
     return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
@@ -378,11 +381,14 @@ void heap_event(struct heap *heap, struct slab *slab)
     if (over || remote_state(slab) == REMOTE_FULL) {
         slab_list_remove(list, slab);
         remote_set_state(slab, over ? REMOTE_CLAIMED : REMOTE_PARKED);
-        if (!over)
+        if (over) {
+            heap_trim_uncount(heap, slab);
+        } else {
             slab_list_add(&heap->partial[class], slab);
-        heap_trim_parked(heap, slab, !over);
+            heap_trim_count(heap, slab);
+        }
     } else if (live > 0) { /* an eighth was freed since the last look (heap_trim.h) */
-        heap_trim_parked(heap, slab, true);
+        heap_trim_count(heap, slab);
     }
     lock_drop(&heap->lock);
     if (over) {
@@ -581,6 +587,7 @@ static void evacuate(struct heap *from, struct heap *to)
         if (slab != NULL) {
             remote_set_state(slab, REMOTE_CURRENT);
             fold(slab);
+            heap_trim_uncount(from, slab);
             atomic_store_explicit(&slab->owner, to, memory_order_release);
         }
         lock_drop(&from->lock);
@@ -614,6 +621,9 @@ static struct heap *take_idle(bool empty)
     lock_take(&heap->lock);
     atomic_store_explicit(&heap->idle, false, memory_order_relaxed);
     lock_drop(&heap->lock);
+    /* make_idle() has collected the parked slabs, which therefore report no free. */
+    heap->trim.due = !empty;
+    heap->trim.wait = 0;
     return heap;
 }
 

@@ -71,7 +71,7 @@ struct heap_trim {
     uint64_t ticks;        /* when `detours` was last raised */
     uint64_t cooled_ticks; /* when detour.c last called heap_cool() */
     uint32_t detours;      /* detours that the thread may still make */
-    uint32_t parked;       /* slices: see heap_trim_parked() */
+    uint32_t parked;       /* slices: see heap_trim_count() */
     uint32_t epoch;        /* purge_epoch() at the last heap_trim() */
     uint16_t wait;         /* epochs until the next look */
     uint8_t fruitless;     /* looks in a row that gave back little */
@@ -242,7 +242,8 @@ void heap_destroy(struct heap *heap) __attribute__((cold));
 void heap_cool(struct heap *heap);
 
 /* (owner only) Returns the blocks on the heap's lists to their slabs, collects posted blocks, gives
- * kept runs back, and gives slabs without a live block back. */
+ * kept runs back, and gives slabs without a live block back. The parked slabs then report no free
+ * until the next look (heap_trim.h). */
 void heap_collect(struct heap *heap);
 
 /* Gives back every slab, of any heap, whose live blocks are all posted (remote.h says why there are
@@ -346,19 +347,29 @@ void heap_take_posted(struct heap *heap, struct slab *slab);
  * heap. */
 bool heap_claim(uint32_t *list, struct slab *slab, bool is_empty);
 
-enum { HEAP_TRIM_SLICES = 64 }; /* 1 MiB: with more of them parked or kept, a look is due */
+enum {
+    HEAP_TRIM_SLICES = 64,   /* 1 MiB: with more of them parked or kept, a look is due */
+    HEAP_TRIM_COUNTED = 127, /* slab.seen: `trim.parked` counts the slab */
+};
 
 /* (owner only) Counts the slices of a slab that was parked, or of a parked slab of which an eighth
- * was freed since the last look, if `parked`. Otherwise subtracts those of a parked or full slab
- * that has ended. The count begins anew with each heap_trim(). */
-static inline void heap_trim_parked(struct heap *heap, const struct slab *slab, bool parked)
+ * was freed since the last look. The count begins anew with each look. The caller holds the heap's
+ * lock. */
+static inline void heap_trim_count(struct heap *heap, struct slab *slab)
+{
+    slab->seen = HEAP_TRIM_COUNTED;
+    heap->trim.parked += atomic_load_explicit(&slab->slices, memory_order_relaxed);
+    heap->trim.due |= heap->trim.parked > HEAP_TRIM_SLICES;
+}
+
+/* Called when a slab is no longer parked in the heap. Subtracts its slices if they were counted
+ * since the last look. The caller holds the heap's lock, and is its owner, or the heap is idle. */
+static inline void heap_trim_uncount(struct heap *heap, struct slab *slab)
 {
     uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);
-    if (parked)
-        heap->trim.parked += slices;
-    else
+    if (slab->seen == HEAP_TRIM_COUNTED)
         heap->trim.parked -= slices < heap->trim.parked ? slices : heap->trim.parked;
-    heap->trim.due |= heap->trim.parked > HEAP_TRIM_SLICES;
+    slab->seen = 0;
 }
 
 /* (owner only) Counts that a parked slab is used again (heap_trim.h). */
@@ -366,7 +377,6 @@ static inline void heap_trim_reopened(struct heap *heap, const struct slab *slab
 {
     uint8_t *count = &heap->trim.reopened[slab->class];
     *count = (uint8_t)(*count + (*count < UINT8_MAX));
-    heap_trim_parked(heap, slab, false);
 }
 
 /* Called at the end of heap_event() if there may be memory to give back. Defined by detour.c, which

@@ -17,7 +17,7 @@ enum {
 
     LOOK_TICKS = 1 << 25, /* limit of a look: 7 ms at 5 GHz, 33 ms at 1 GHz */
     SEEN_TRIMMED = 128,   /* bit of slab.seen: the slab was trimmed */
-    SEEN_MOST = SEEN_TRIMMED - 1,
+    SEEN_MOST = HEAP_TRIM_COUNTED - 1,
 };
 
 /* One look at the slabs of a heap. */
@@ -32,7 +32,8 @@ struct look {
 };
 
 /* Returns a mark from 1 to SEEN_MOST that stays the same if the number of live blocks changes
- * little. The mark is never 0, because slab.seen is 0 for a slab that was not looked at before. */
+ * little. The mark is neither 0 nor HEAP_TRIM_COUNTED, because slab.seen has these values for a
+ * slab that was not looked at since it was parked. */
 static uint8_t mark_of(struct slab *slab)
 {
     uint32_t live = slab_live(slab);
@@ -85,6 +86,8 @@ static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, stru
         if (keep > 0) {
             keep--;
             look->pending = true;
+            if (slab->seen == HEAP_TRIM_COUNTED)
+                slab->seen = 0; /* look_at_classes() has reset the count */
             continue;
         }
         bool is_kept = slab_live(slab) == 0; /* it is the class's one empty slab (heap->empty) */
@@ -107,6 +110,7 @@ static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, stru
 static void look_at_classes(struct heap *heap, struct look *look)
 {
     look->began_ticks = ticks_now();
+    heap->trim.parked = 0;
     for (unsigned class = 0; class < SIZE_CLASS_COUNT && !look->is_over; class++) {
         uint32_t keep = look->at_once ? 0 : heap->trim.reopened[class];
         heap->trim.reopened[class] /= 2;
@@ -167,12 +171,11 @@ void heap_trim(struct heap *heap, bool is_quiet)
     trim->epoch = epoch;
     if (is_quiet)
         heap_collect(heap);
-    uint32_t parked = trim->parked;
-    trim->parked = 0;
     if (!is_quiet && trim->wait > 0) {
         trim->wait--;
-        /* The thread may soon be quiet. It then finds what was freed during the wait. */
-        trim->due = trim->wait == 0 || parked > HEAP_TRIM_SLICES;
+        /* `due` stays set, so that a thread that becomes quiet during the wait still looks at what
+         * was freed. */
+        trim->due = trim->wait == 0 || trim->parked > HEAP_TRIM_SLICES;
         return;
     }
     struct look look = {.trims = is_quiet || trim->large_debt};

@@ -6,7 +6,8 @@
  * purge.h: when it reaches a slow path and there may be something to give back. That is so if the
  * last look left something for the next one, or if more than HEAP_TRIM_SLICES slices were parked
  * since. A parked slab counts again when an eighth of its blocks, at least one, were freed after a
- * look (slab.h). A block that another thread frees does not count.
+ * look (slab.h). A slab no longer counts when it is used again, or when all its blocks are free. A
+ * block that another thread frees does not count.
  *
  * A parked slab is trimmed (slab_trim.h) if
  *

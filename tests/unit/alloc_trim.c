@@ -318,13 +318,121 @@ TEST(memory_that_a_thread_frees_in_two_steps_goes_back_after_each)
     heap_check(own());
 }
 
+/* Takes 8,192 blocks of 4 KiB, which fill 2,048 slabs, and frees one of four. Does little until no
+ * look is due. */
+enum { QUARTERS = 8192 };
+
+static void *free_one_quarter(void *unused)
+{
+    for (size_t i = 0; i < QUARTERS; i++)
+        take(i, 4096);
+    for (size_t i = 0; i < QUARTERS; i += 4)
+        drop(i);
+    for (int i = 0; i < 10 && (i < 5 || own()->trim.due); i++)
+        do_little(300);
+    return unused;
+}
+
+/* Frees two more of four blocks, which must then go back, and at last the fourth. */
+static void *free_three_quarters(void *unused)
+{
+    alloc_free(alloc_malloc(100)); /* the thread has a heap from now on */
+    size_t before = purged();
+    for (size_t i = 0; i < QUARTERS; i++)
+        if (i % 4 == 1 || i % 4 == 2)
+            drop(i);
+    do_little(1500);
+    CHECK(purged() - before > (size_t)15 << 20); /* of 16 MiB */
+    heap_check(own());
+    for (size_t i = 3; i < QUARTERS; i += 4)
+        drop(i);
+    return unused;
+}
+
+/* When there was no memory, the thread collected its slabs, which then reported nothing more. */
+TEST(memory_that_is_freed_after_a_failed_request_goes_back)
+{
+    if (CAIRN_HARDENED || os_page_bytes() != 4096)
+        return;
+    free_one_quarter(NULL);
+    CHECK(alloc_malloc((size_t)REGION_SLICES_MAX << SLICE_SHIFT) == NULL);
+    free_three_quarters(NULL);
+}
+
+/* A heap that became idle had collected its slabs, which reported nothing to its next thread. */
+TEST(memory_that_a_thread_frees_in_a_heap_that_was_idle_goes_back)
+{
+    if (CAIRN_HARDENED || os_page_bytes() != 4096)
+        return;
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, free_one_quarter, NULL) == 0);
+    pthread_join(thread, NULL);
+    heap_sweep(); /* makes the heap idle */
+    REQUIRE(pthread_create(&thread, NULL, free_three_quarters, NULL) == 0);
+    pthread_join(thread, NULL);
+}
+
+/* A slab that was used again, or that had ended, was subtracted from the count of parked slices
+ * even if it was not part of the count. It then cancelled the report of another slab. */
+TEST(a_slab_that_is_used_again_cancels_no_report_of_another_slab)
+{
+    if (CAIRN_HARDENED)
+        return;
+    for (size_t i = 0; i < 400; i++)
+        take(i, 4096);
+    struct heap *heap = own();
+    for (size_t i = 200; i < 400; i += 4)
+        drop(i); /* of four blocks of a slab */
+    heap_cool(heap);
+    heap_trim_all(heap);
+    CHECK(heap->trim.parked == 0);
+
+    /* `first` is the parked slab that the heap takes first, and `other` is the last one. */
+    struct slab *first = slab_at(heap->partial[size_class(4096)]);
+    REQUIRE(slab_index(first) != 0 && first->next != 0);
+    struct slab *other = first;
+    while (other->next != 0)
+        other = slab_at(other->next);
+    for (size_t i = 0; i < 400 && heap->trim.parked == 0; i++)
+        if (block[i].p != NULL && slab_of((struct block *)block[i].p) == other) {
+            drop(i);
+            heap_cool(heap);
+        }
+    CHECK(heap->trim.parked == other->slices);
+    size_t count = 400;
+    while (remote_state(first) == REMOTE_PARKED)
+        take(count++, 4096);
+    CHECK(heap->trim.parked == other->slices);
+    while (remote_state(other) == REMOTE_PARKED)
+        take(count++, 4096);
+    CHECK(heap->trim.parked == 0);
+    for (size_t i = 0; i < count; i++)
+        if (block[i].p != NULL)
+            drop(i);
+    heap_check(heap);
+}
+
 /* Other threads post blocks while the owner's looks change what `until` of a slab counts. No slab
  * may then stay behind whose blocks are all posted. */
+static _Atomic bool has_begun;
+
 static void *free_every_second(void *unused)
 {
+    has_begun = true;
     for (size_t i = 1; i < 4096; i += 2)
         drop(i);
     return unused;
+}
+
+static bool has_left_behind(void)
+{
+    bool has = false;
+    lock_take(&own()->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+        for (uint32_t i = own()->partial[class]; i != 0; i = slab_at(i)->next)
+            has |= remote_has_all(slab_at(i));
+    lock_drop(&own()->lock);
+    return has;
 }
 
 TEST(looks_do_not_strand_a_slab_that_another_thread_empties)
@@ -335,11 +443,18 @@ TEST(looks_do_not_strand_a_slab_that_another_thread_empties)
         for (size_t i = 0; i < 4096; i += 2)
             drop(i);
         heap_cool(own());
+        has_begun = false;
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, free_every_second, NULL) == 0);
-        for (unsigned look = 0; look < 50; look++)
+        while (!has_begun)
+            os_sleep_ms(0);
+        /* A later look would find a slab that an earlier one left behind. */
+        for (unsigned look = 0; look < 50; look++) {
             heap_trim_all(own());
+            CHECK(!has_left_behind());
+        }
         pthread_join(thread, NULL);
+        CHECK(!has_left_behind());
         heap_check(own());
         heap_collect(own());
         heap_check(own());
@@ -359,6 +474,7 @@ static bool looks(void)
 
 TEST(after_looks_in_vain_a_heap_looks_less_often_but_does_not_stop)
 {
+    alloc_free(alloc_malloc(100)); /* the thread has a heap from now on */
     heap_collect(own());
     heap_trim_all(own());
     own()->trim.fruitless = 0;
@@ -371,17 +487,21 @@ TEST(after_looks_in_vain_a_heap_looks_less_often_but_does_not_stop)
     }
 }
 
-/* A heap that waited made no further detour, and only a detour counted the wait. */
+/* A heap that waited made no further detour, and only a detour counted the wait. Each epoch of the
+ * wait also forgot how many slices had been parked. */
 TEST(a_heap_that_waits_counts_the_wait_and_notices_what_is_freed_meanwhile)
 {
     alloc_free(alloc_malloc(100)); /* the thread has a heap from now on */
     struct heap_trim *trim = &own()->trim;
-    trim->wait = 3;
-    trim->parked = HEAP_TRIM_SLICES + 1;
+    trim->wait = 4;
+    trim->parked = HEAP_TRIM_SLICES;
+    CHECK(!looks() && !trim->due && trim->wait == 3);
+    trim->parked++;
     CHECK(!looks() && trim->due && trim->wait == 2);
-    CHECK(!looks() && !trim->due && trim->wait == 1);
+    CHECK(!looks() && trim->due && trim->wait == 1);
     CHECK(!looks() && trim->due && trim->wait == 0);
-    CHECK(looks());
+    CHECK(trim->parked == HEAP_TRIM_SLICES + 1);
+    CHECK(looks() && trim->parked == 0);
 
     if (CAIRN_HARDENED)
         return;
