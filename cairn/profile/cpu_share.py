@@ -51,6 +51,12 @@ times is the true time in the allocator (docs/decisions/0031-share-from-the-kern
 UNSAMPLED_MAX = 0.01
 """Up to this share, CPU time without samples is ignored. It comes from the time until the program
 begins, and from the rounding of periods. A larger share counts as unknown time."""
+PERIOD_MOST_NS = 1.2e6
+"""A sample of a processor's clock has no longer period (src/launch/cpu_samples.h). A sample that
+counts for more time also stands for samples that the launcher left out at random."""
+THINNED_DEVIATIONS = 3.0
+"""If samples were left out, the sum of the others differs from the CPU time by chance. A difference
+up to this many standard deviations is no CPU time without samples."""
 LOST_DEVIATIONS = 4.0
 """The timers lost samples if they gave fewer than one for each tick of CPU time by this many
 standard deviations. A thread that often sleeps gets a random number of samples, whose variance is
@@ -267,7 +273,19 @@ def _unknown_ns(run: ClockRun) -> float:
     if not run.cpu_ns:
         return run.unknown_ns
     unsampled = run.cpu_ns - run.whole_ns - run.probe_ns
-    return run.unknown_ns + (unsampled if unsampled > UNSAMPLED_MAX * run.cpu_ns else 0.0)
+    most = UNSAMPLED_MAX * run.cpu_ns + THINNED_DEVIATIONS * _thinning_ns(run)
+    return run.unknown_ns + (unsampled if unsampled > most else 0.0)
+
+
+def _thinning_ns(run: ClockRun) -> float:
+    """The standard deviation of the run's CPU time that comes from samples left out at random.
+
+    A kept sample of period p that stands for n samples has the variance p^2 * n * (n - 1). Only the
+    clock of processors also sees other programs, whose samples may leave few of the run's own.
+    """
+    if run.scope != "processors":
+        return 0.0
+    return math.sqrt(max(0.0, run.squares - PERIOD_MOST_NS * run.whole_ns))
 
 
 def _sampled(share: float, runs: Sequence[ClockRun]) -> Interval:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from cairn.profile.block_samples import usable_per_asked
 from cairn.profile.estimates import TOTAL, Z, lines, octaves, remote_share
 from cairn.profile.layout import LARGE_BYTES, Figure
-from cairn.profile.tables import event_lines, faults_inside, new_share
+from cairn.profile.tables import event_lines, faults_inside, new_share, sees_all_calls
 from cairn.profile.tally import CALLS, KINDS, SIZE_BUCKETS, Moment, Profile, Tally
 
 Kind = Literal["kernel", "locks", "memory", "layout", "time"]
@@ -139,7 +139,7 @@ def _kernel(profile: Profile) -> Iterator[tuple[str, Number]]:
     if not operations or not mib:
         return
     counts = {name: int(count) for name, count in zip(CALLS, tally.kernel.count, strict=True)}
-    if all(process.seen == "dispatch" for process in profile.processes):
+    if all(map(sees_all_calls, profile.processes)):
         for key, names in _GROUPS.items():
             yield key, _exact(sum(counts[name] for name in names) / operations * 1000)
         yield "calls.mib", _exact(sum(counts.values()) / mib)

@@ -5,6 +5,7 @@ The tables show system calls, page faults, events of the processor, locks, and n
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Sequence
 
@@ -31,6 +32,7 @@ from cairn.profile.tally import (
     LOCKS,
     PATHS,
     WAITING,
+    Process,
     Profile,
     Tally,
 )
@@ -245,13 +247,38 @@ def event_lines(profile: Profile) -> tuple[EventLine, ...]:
 
 
 def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
-    """By name of each event that was refused in some process: the errno values of the refusals."""
+    """By name of each event that was refused in some process: the errno values of the refusals.
+
+    A thread without a descriptor for each event (EMFILE) counts none. So EMFILE is a refusal only
+    if no thread counted anything.
+    """
     reasons: dict[str, set[int]] = {}
+    counted = _counted_events(profile)
     for process in profile.processes:
         for event, error in zip(process.events, process.event_errnos, strict=True):
-            if event and error:
+            if event and error and not (counted and error == errno.EMFILE):
                 reasons.setdefault(event, set()).add(error)
     return {event: tuple(sorted(errors)) for event, errors in reasons.items()}
+
+
+def some_threads_uncounted(profile: Profile) -> bool:
+    """Whether some threads counted no events for want of descriptors, but others did count."""
+    return _counted_events(profile) and any(
+        error == errno.EMFILE for process in profile.processes for error in process.event_errnos
+    )
+
+
+def _counted_events(profile: Profile) -> bool:
+    return bool(profile.tally.timed.event_operations.any())
+
+
+def sees_all_calls(process: Process) -> bool:
+    """Whether the probe saw all system calls of the allocator.
+
+    It sees none in the threads whose system calls the program itself dispatches. `seen_errno` is
+    then not 0.
+    """
+    return process.seen == "dispatch" and not process.seen_errno
 
 
 SECTIONS_LEAST = 10

@@ -14,6 +14,7 @@ from cairn.profile.cpu_samples import TOO_MANY
 from cairn.profile.cpu_share import CpuShare, counted_runs, cpu_share
 from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.missing import process_counts
+from cairn.profile.tables import sees_all_calls
 from cairn.profile.tally import Profile, Seen, cut_short, lasting, one_or_more
 from cairn.report.profile_notes import not_recorded, refusal, used_libraries
 from cairn.report.profile_numbers import about
@@ -98,9 +99,22 @@ def _unseen(profile: Profile) -> Iterator[str]:
         else:
             told = f"{says[0].upper()}{says[1:]}"
         reasons = {one.seen_errno for one in profile.processes if one.seen == way} - {0}
-        why = " or ".join(refusal(reason) for reason in sorted(reasons)[:3])
+        why = " or ".join(_dispatch_refusal(reason) for reason in sorted(reasons)[:3])
         because = f", because syscall user dispatch was refused ({why})" if why else ""
-        yield f"{told}{because}. {_HELP if why else '--kernel-calls auto sees more.'}"
+        helps = _HELP if reasons & _TOO_OLD else "" if why else "--kernel-calls auto sees more."
+        yield f"{told}{because}. {helps}".rstrip()
+    if partly := sum(one.seen == "dispatch" for one in profile.processes) - sum(
+        map(sees_all_calls, profile.processes)
+    ):
+        those = f"In {partly:,} of {_images(profile)}, the" if len(profile.processes) > 1 else "The"
+        yield (
+            f"{those} system calls of some threads were not counted, because the program itself "
+            "dispatches them (syscall user dispatch)."
+        )
+
+
+def _dispatch_refusal(reason: int) -> str:
+    return "the program uses it itself" if reason == errno.EBUSY else refusal(reason)
 
 
 def _images(profile: Profile) -> str:
@@ -114,6 +128,9 @@ def _images(profile: Profile) -> str:
 
 
 _HELP = "It needs Linux 5.11 or later on x86-64."
+_TOO_OLD = {errno.EINVAL, errno.ENOSYS}
+"""The errno values of a kernel or processor without syscall user dispatch. Only against these
+reasons, _HELP helps."""
 
 
 def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:

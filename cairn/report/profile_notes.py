@@ -27,6 +27,8 @@ from cairn.profile.tables import (
     kernel_lines,
     kernel_ns,
     lock_lines,
+    sees_all_calls,
+    some_threads_uncounted,
 )
 from cairn.profile.tally import (
     ALLOCATING,
@@ -83,7 +85,7 @@ def notes(profile: Profile) -> Iterator[str]:
         yield (
             f"counted for {units.time(profile.wall_ns)}, beginning "
             f"{units.time(profile.window.after_ns)} after the program's start; {UNKNOWN} for a "
-            "longest time means that the longest operation came before or after this period"
+            "longest time means that a longer operation had come before this period"
         )
     if profile.layout_problem is not None:
         yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
@@ -244,7 +246,7 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
 
 def _seen(profile: Profile) -> Iterator[str]:
     """Yields how all system calls were seen. If some were not, `profile_gaps` says so instead."""
-    if all(process.seen == "dispatch" for process in profile.processes):
+    if all(map(sees_all_calls, profile.processes)):
         yield "system calls: all were seen, by syscall user dispatch"
 
 
@@ -256,6 +258,12 @@ def _counters(profile: Profile) -> Iterator[str]:
             f"{event} ({' or '.join(map(refusal, errors))})" for event, errors in refused.items()
         )
         yield f"▲ Counters within the allocator are not available here: {names}"
+    if some_threads_uncounted(profile):
+        yield (
+            "▲ Some threads had no counters, because no descriptor was free (EMFILE). The counts "
+            "come from the other threads. To count in all, raise the limit of open files (ulimit "
+            "-n)."
+        )
     if event_lines(profile):
         yield (
             "counters: in user mode, in a part of the timed operations; the cost of reading them "

@@ -13,7 +13,8 @@
 enum {
     NAME_BYTES = 160,
     PATH_BYTES = 4096,
-    WINDOW_BYTES = 1 << 20, /* a multiple of every page size */
+    WINDOW_LEAST = 64 << 10, /* a multiple of every page size */
+    WINDOW_MOST = 1 << 20,
     STARTS_MOST = 1000000,
 };
 
@@ -68,8 +69,13 @@ static uint64_t ask_valgrind(uint64_t request)
 static bool lengthen(int file, uint64_t from, uint64_t to)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && to <= limit.rlim_cur &&
-           posix_fallocate(file, (off_t)from, (off_t)(to - from)) == 0;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || to > limit.rlim_cur)
+        return false;
+    int error;
+    do
+        error = posix_fallocate(file, (off_t)from, (off_t)(to - from));
+    while (error == EINTR); /* by a signal of the program */
+    return error == 0;
 }
 
 /* --- the process ------------------------------------------------------------------------------ */
@@ -122,6 +128,13 @@ void history_before_fork(void)
     children++;
 }
 
+static void unmap_window(struct history_thread *me)
+{
+    if (me->window != NULL)
+        munmap(me->window, me->end - me->begin);
+    me->window = NULL;
+}
+
 void history_forked(struct history_thread *me)
 {
     size_t length = strlen(process);
@@ -129,8 +142,7 @@ void history_forked(struct history_thread *me)
     has_forked = true;
     children = 0;
     atomic_store(&threads, 0);
-    if (me->window != NULL)
-        munmap(me->window, WINDOW_BYTES);
+    unmap_window(me);
     *me = (struct history_thread){0};
     account = &none;
     (void)ask_valgrind(CALLGRIND_ZERO_STATS);
@@ -147,22 +159,31 @@ static int open_file(const struct history_thread *me)
     return open(path, (learns ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0600);
 }
 
+/* Returns the size of the window at `begin`. The first windows are small, because most threads
+ * allocate little, and each window takes room on the disk. Up to WINDOW_MOST, a window is as large
+ * as all windows before it together. So `begin` is always a multiple of the size. */
+static uint64_t window_bytes(uint64_t begin)
+{
+    if (begin < WINDOW_LEAST)
+        return WINDOW_LEAST;
+    return begin < WINDOW_MOST ? begin : WINDOW_MOST;
+}
+
 /* Maps the part of the file that begins with the thread's next allocation. No descriptor stays
  * open, because a program may close descriptors that it does not know. */
 static void map_window(struct history_thread *me)
 {
-    if (me->window != NULL)
-        munmap(me->window, WINDOW_BYTES);
-    me->window = NULL;
+    unmap_window(me);
+    me->begin = me->place;
+    me->end = me->begin + window_bytes(me->begin);
     if (me->place == 0)
         me->number = atomic_fetch_add(&threads, 1);
     int file = folder != NULL ? open_file(me) : -1;
-    uint64_t end = me->place + WINDOW_BYTES;
     void *memory = MAP_FAILED;
     if (file >= 0 &&
-        (learns ? lengthen(file, me->place, end) : lseek(file, 0, SEEK_END) >= (off_t)end))
-        memory = mmap(NULL, WINDOW_BYTES, learns ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-                      file, (off_t)me->place);
+        (learns ? lengthen(file, me->begin, me->end) : lseek(file, 0, SEEK_END) >= (off_t)me->end))
+        memory = mmap(NULL, me->end - me->begin, learns ? PROT_READ | PROT_WRITE : PROT_READ,
+                      MAP_SHARED, file, (off_t)me->begin);
     if (file >= 0)
         close(file);
     if (memory != MAP_FAILED)
@@ -173,18 +194,18 @@ static void map_window(struct history_thread *me)
 
 enum path history_next(struct history_thread *me)
 {
-    if (me->place % WINDOW_BYTES == 0 && !me->failed)
+    if (me->place == me->end && !me->failed)
         map_window(me);
     if (learns || me->window == NULL)
         return PATH_UNTOLD;
-    uint8_t path = me->window[me->place % WINDOW_BYTES];
+    uint8_t path = me->window[me->place - me->begin];
     return path == PATH_NEW || path == PATH_REUSED ? (enum path)path : PATH_UNTOLD;
 }
 
 void history_tell(struct history_thread *me, enum path said, enum path path)
 {
     if (learns && me->window != NULL)
-        me->window[me->place % WINDOW_BYTES] = (uint8_t)path;
+        me->window[me->place - me->begin] = (uint8_t)path;
     me->place++;
     account->allocations++;
     if (said != path && said != PATH_UNTOLD)

@@ -36,6 +36,8 @@ struct history_account {
 struct history_thread {
     uint64_t place;  /* the number of allocations of the thread so far */
     uint8_t *window; /* a part of the thread's file in memory, or NULL */
+    uint64_t begin;  /* the window is the part [begin, end) of the file */
+    uint64_t end;
     uint32_t number; /* THREAD in the name of the thread's file */
     bool failed;     /* a window could not be mapped; no other is tried */
 };

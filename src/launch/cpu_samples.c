@@ -43,9 +43,9 @@
 
 /* The file gets the first THINNING_BYTES of the samples of an adaptive clock, then half of the next
  * samples until they take as many bytes, then a quarter, and so on. So the samples of 64 busy
- * processors fill a quarter of FILE_BYTES_MOST only after 13 hours. From then on, they are as exact
- * as 120,000 samples of equal weight. */
-#define THINNING_BYTES (UINT64_C(16) << 20)
+ * processors fill half of FILE_BYTES_MOST only after 26 hours. From then on, they are as exact as
+ * 240,000 samples of equal weight. These are samples of all processes that the clock sees. */
+#define THINNING_BYTES (UINT64_C(32) << 20)
 
 /* drain_ring() writes this many bytes at once. It is more than the largest record. */
 #define BUFFER_BYTES ((size_t)128 << 10)

@@ -463,6 +463,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
 
 void kernel_calls_arm(struct thread_state *me)
 {
+    if (me->yielded)
+        kernel_calls_yielded();
     if (how != PROFILE_DISPATCH || direct_forbidden || me->yielded)
         return;
     direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
@@ -672,6 +674,12 @@ void kernel_calls_begin(struct thread_state *me)
 bool kernel_calls_interposed(void)
 {
     return how == PROFILE_INTERPOSE && thread_state.guard == THREAD_INSIDE && session.head != NULL;
+}
+
+void kernel_calls_yielded(void)
+{
+    if (how == PROFILE_DISPATCH && session.head != NULL)
+        __atomic_store_n(&session.head->dispatch_errno, EBUSY, __ATOMIC_RELAXED);
 }
 
 bool kernel_calls_owns_signal(void)

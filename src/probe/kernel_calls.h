@@ -68,6 +68,10 @@ bool kernel_calls_interposed(void);
 struct sigaction;
 void kernel_calls_their_action(const struct sigaction *wanted, struct sigaction *before);
 
+/* Notes in the file that the calls of a thread are not seen, because the program itself dispatches
+ * them. */
+void kernel_calls_yielded(void);
+
 /* Returns true if system calls are dispatched, so that SIGSYS belongs to the probe. */
 bool kernel_calls_owns_signal(void);
 

@@ -93,6 +93,17 @@ static uint64_t bit_of(int fd)
     return UINT64_C(1) << (fd - DIRECT_HIGH) % 64;
 }
 
+static void note_refusal(unsigned slot, uint32_t error)
+{
+    uint32_t none = 0;
+    /* EMFILE is true of some threads only, so it does not replace a reason that is true of all. */
+    if (error == EMFILE)
+        __atomic_compare_exchange_n(&session.head->event_errnos[slot], &none, error, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(&session.head->event_errnos[slot], error, __ATOMIC_RELAXED);
+}
+
 static void open_group(struct thread_state *me)
 {
     for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
@@ -100,7 +111,11 @@ static void open_group(struct thread_state *me)
             continue;
         long fd = open_event(wanted[slot] - 1, me->counter_slots != 0 ? me->counters[0] : -1);
         if (direct_failed(fd)) {
-            __atomic_store_n(&session.head->event_errnos[slot], (uint32_t)-fd, __ATOMIC_RELAXED);
+            note_refusal(slot, (uint32_t)-fd);
+            if (fd == -EMFILE) {
+                perf_events_disarm(me);
+                return;
+            }
             continue;
         }
         if (fd < DIRECT_HIGH + NOTED)

@@ -25,7 +25,8 @@
 void perf_events_begin(void);
 
 /* perf_events_arm() opens the thread's group, and perf_events_disarm() closes it. If an event
- * cannot be opened, the group does not contain it, and profile_head.event_errnos has the reason. */
+ * cannot be opened, the group does not contain it, and profile_head.event_errnos has the reason. If
+ * there is no descriptor for an event (EMFILE), the thread has no group. */
 void perf_events_arm(struct thread_state *me);
 void perf_events_disarm(struct thread_state *me);
 

@@ -115,6 +115,7 @@ static long change_dispatch(call_kernel *real, long mode, long c, long d, long e
     me->yielded = result == 0 ? turns_on : had_yielded;
     if (me->yielded) {
         me->armed = false;
+        kernel_calls_yielded();
         return result;
     }
     kernel_calls_resume(me);
@@ -124,9 +125,9 @@ static long change_dispatch(call_kernel *real, long mode, long c, long d, long e
 }
 
 /* Makes a system call that may install a filter or change the dispatch (seccomp or prctl). The
- * kernel looks at 32 bits of the first argument, and of the second one of seccomp. With another
- * argument than 0, seccomp refuses strict mode. libseccomp asks in this way whether the kernel has
- * the system call. */
+ * kernel reads only the low 32 bits of the first argument. For seccomp, the same holds for the
+ * second argument. seccomp refuses strict mode if a later argument is not 0. libseccomp uses such a
+ * refused call to learn whether the kernel has seccomp. */
 static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
                                                   long e, long f)
 {

@@ -93,7 +93,7 @@ static void mark_end(int status)
     if (UNLIKELY(pthread_self() == 0))
         return;
     int error = errno;
-    if (!sandbox_is_near && record_file() != NULL)
+    if (sandbox_steps == 0 && record_file() != NULL)
         write_record("end", kernel_process(), NULL, 0, status_of_exit(status));
     errno = error;
 }
@@ -105,7 +105,7 @@ static void mark_child(pid_t child, int status)
 {
     int error = errno;
     bool ended = WIFEXITED(status) || WIFSIGNALED(status);
-    if (ended && status != 0 && !sandbox_is_near && record_file() != NULL)
+    if (ended && status != 0 && sandbox_steps == 0 && record_file() != NULL)
         write_record("wait", child, "by", kernel_process(), status & 0xffff);
     errno = error;
 }
@@ -205,7 +205,7 @@ INTERPOSED int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 static void mark_fork(void)
 {
     int error = errno;
-    if (!sandbox_is_near && kernel_ignores_children() && record_file() != NULL)
+    if (sandbox_steps == 0 && kernel_ignores_children() && record_file() != NULL)
         write_record("fork", kernel_process(), "ppid", kernel_parent(), -1);
     errno = error;
 }

@@ -116,7 +116,7 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
 /* Returns whether this process records the programs that it executes. */
 static bool records(void)
 {
-    return !sandbox_has_filter && record_file() != NULL;
+    return sandbox_filters == 0 && record_file() != NULL;
 }
 
 /* Writes a record before an exec of `path`. Returns the kind that the record states; take_back()

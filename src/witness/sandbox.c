@@ -10,8 +10,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-bool sandbox_has_filter;
-bool sandbox_is_near;
+_Atomic unsigned sandbox_filters;
+_Atomic unsigned sandbox_steps;
 
 typedef long call_kernel(long number, long a, long b, long c, long d, long e, long f);
 
@@ -22,11 +22,20 @@ void sandbox_prepare(void)
     real_syscall = (call_kernel *)dlsym(RTLD_NEXT, "syscall");
 }
 
+/* The kernel reads only the low 32 bits of the first argument. */
 static bool installs_filter(long number, long a)
 {
     if (number == SYS_prctl)
-        return a == PR_SET_SECCOMP;
-    return number == SYS_seccomp && (a == SECCOMP_SET_MODE_STRICT || a == SECCOMP_SET_MODE_FILTER);
+        return (int)a == PR_SET_SECCOMP;
+    return number == SYS_seccomp &&
+           ((unsigned)a == SECCOMP_SET_MODE_STRICT || (unsigned)a == SECCOMP_SET_MODE_FILTER);
+}
+
+/* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it is
+ * the number of a thread that cannot get the filter, and no filter was installed. */
+static bool is_refused(long result, long b)
+{
+    return result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0);
 }
 
 /* Makes a system call that may install a filter. Also makes a call of the constructor of another
@@ -39,16 +48,16 @@ static __attribute__((noinline)) long call_slowly(long number, long a, long b, l
         sandbox_prepare();
         errno = error;
     }
-    if (number == SYS_prctl && a == PR_SET_NO_NEW_PRIVS)
-        sandbox_is_near = true;
+    if (number == SYS_prctl && (int)a == PR_SET_NO_NEW_PRIVS)
+        sandbox_steps++;
     if (!installs_filter(number, a))
         return real_syscall(number, a, b, c, d, e, f);
-    bool had_filter = sandbox_has_filter, was_near = sandbox_is_near;
-    sandbox_has_filter = sandbox_is_near = true;
+    sandbox_steps++;
+    sandbox_filters++;
     long result = real_syscall(number, a, b, c, d, e, f);
-    if (result < 0) {
-        sandbox_has_filter = had_filter;
-        sandbox_is_near = was_near;
+    if (is_refused(result, b)) {
+        sandbox_filters--;
+        sandbox_steps--;
     }
     return result;
 }

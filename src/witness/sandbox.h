@@ -4,7 +4,7 @@
  * witness makes none for itself once a filter is installed. The library interposes prctl() and
  * syscall(), by which programs install filters. Always:
  *
- *     sandbox_has_filter implies sandbox_is_near
+ *     sandbox_filters <= sandbox_steps
  *     a refused filter, such as that of a program that asks whether the kernel has filters, changes
  *     neither
  *
@@ -18,12 +18,13 @@
 
 #include "base/base.h"
 
-/* True if the process has installed a filter, or is about to install one. */
-extern bool sandbox_has_filter __attribute__((visibility("hidden")));
+/* The number of filters that the process has installed or is about to install. Several threads may
+ * install filters at the same time. */
+extern _Atomic unsigned sandbox_filters __attribute__((visibility("hidden")));
 
-/* True also if the process has given up new privileges (PR_SET_NO_NEW_PRIVS). It must do so before
- * it installs a filter, unless it has the rights of root. */
-extern bool sandbox_is_near __attribute__((visibility("hidden")));
+/* These filters, and how often the process has given up new privileges (PR_SET_NO_NEW_PRIVS). It
+ * must do so before it installs a filter, unless it has the rights of root. */
+extern _Atomic unsigned sandbox_steps __attribute__((visibility("hidden")));
 
 /* Finds the real function with dlsym, which takes the loader's lock. The constructor calls this, so
  * that later no interposed function takes this lock in a forked child. */

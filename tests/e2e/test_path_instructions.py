@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from support.places import PROGRAMS
 
+from cairn import native
+
 pytestmark = pytest.mark.skipif(
     shutil.which("valgrind") is None or platform.machine() != "x86_64",
     reason="valgrind is not here, or the known allocator is not for this processor",
@@ -142,15 +144,37 @@ def test_a_limit_of_file_sizes_does_not_end_the_program(
 ) -> None:
     """The library once made its file longer than the limit, so that SIGXFSZ ended the first run.
 
-    The limit is 900 KiB: less than a part of the library's file, and more than valgrind's files.
+    The limit is 900 KiB. Valgrind's files are smaller. The library's file becomes 512 KiB long, and
+    then not 1 MiB.
     """
-    codes = tmp_path / "codes"
-    limited = f"ulimit -f 1800; {calls} {NEW} {REUSED}; echo $? >> {codes}"
+    codes, reused = tmp_path / "codes", 262_000
+    limited = f"ulimit -f 1800; {calls} {NEW} {reused}; echo $? >> {codes}"
     result = cairn("profile", "--instructions", "-a", f"toy={toy}", "--json", "-", "--",
                    "sh", "-c", limited)  # fmt: skip
     assert result.code == 0, result.err
     assert codes.read_text().split() == ["7", "7"]
-    assert paths_of(result.out)["untold", "large"] == (NEW + REUSED, 111 * NEW + 110 * REUSED)
+    found = paths_of(result.out)
+    assert found["untold", "large"][0] == 3 * (NEW + reused) - (512 << 10)
+    assert found["reused", "medium"] == (reused, EACH["reused"][1] * reused)
+
+
+def test_threads_take_little_room_on_the_disk(calls: Path, tmp_path: Path) -> None:
+    """The file of each thread once took 1 MiB of the disk, however little the thread allocated."""
+    for name in ("learnt", "starts", "told"):
+        (tmp_path / name).mkdir()
+    preloaded = native.instructions()
+    valgrind = ["valgrind", "--tool=none", "-q", "--trace-children=yes"]
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(preloaded),
+        "CAIRN_INSTRUCTIONS": str(tmp_path),
+        "CAIRN_INSTRUCTIONS_RUN": "learn",
+    }
+    done = subprocess.run([*valgrind, calls, "3", "4", "1", "8"], env=environment, check=False)
+    assert done.returncode == 7
+    files = [file.stat() for file in (tmp_path / "learnt").iterdir()]
+    assert len(files) >= 9
+    assert sum(one.st_blocks * 512 for one in files) <= len(files) * (64 << 10)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")

@@ -649,6 +649,18 @@ def test_system_calls_are_not_dispatched_under_valgrind(probed: Probed, known: P
     assert (mine.process.seen, mine.process.seen_errno) == ("interpose", errno.EOPNOTSUPP)
 
 
+def test_a_thread_that_dispatches_its_own_system_calls_is_noted(probed: Probed) -> None:
+    """The file once said that all system calls of such a process were seen."""
+    script = (
+        "import ctypes as c; on = c.c_char(0); zero = c.c_ulong(0)\n"
+        "print(c.CDLL(None).prctl(59, c.c_ulong(1), zero, zero, c.byref(on)))"
+    )
+    if probed("python3", "-c", script) != "0\n":
+        pytest.skip("the kernel has no syscall user dispatch here")
+    process = probed.only.process
+    assert (process.seen, process.seen_errno) == ("dispatch", errno.EBUSY)
+
+
 def test_an_operation_that_ends_with_a_longjmp_does_not_disturb_the_next_ones(
     probed: Probed, known: Path, paths: Path
 ) -> None:

@@ -175,11 +175,14 @@ def test_descendants_of_any_number_are_counted_and_ended(launch: Launch, method:
     code = (
         "import os, signal\n"
         "for _ in range(1100):\n"
-        "    pid = os.fork()\n"
+        "    try: pid = os.fork()\n"
+        "    except BlockingIOError: os._exit(77)\n"
         "    if pid == 0: signal.pause()\n"
         "    print(pid)"
     )
     outcome = launch("--memory", method, "--", sys.executable, "-S", "-c", code)
+    if outcome.told["exit_code"] == 77:
+        pytest.skip("1,100 processes may not run here (ulimit -u, or pids.max of the cgroup)")
     assert outcome.told["exit_code"] == 0
     assert outcome.told["left_behind"] == 1100
     assert outcome.told["reaped"] == 1101

@@ -269,6 +269,16 @@ def test_a_share_that_is_not_known_says_why(
     assert (found.share, found.why_not) == (None, why)
 
 
+def test_samples_left_out_at_random_are_no_time_without_samples(tmp_path: Path) -> None:
+    """If the launcher left out samples, the difference by chance was once called unknown time."""
+    thinned = share_of(tmp_path, a_run(60, 240, 16 * MS, cpu_ns=300 * 16 * MS * 1.08))
+    assert thinned.unknown == 0
+    lost = share_of(tmp_path, a_run(60, 240, 16 * MS, cpu_ns=300 * 16 * MS * 2))
+    assert lost.unknown == pytest.approx(0.5)
+    complete = share_of(tmp_path, a_run(60, 240, cpu_ns=300 * MS * 1.08))
+    assert complete.unknown == pytest.approx(0.08 / 1.08)
+
+
 def test_more_runs_are_wanted_only_if_they_make_the_interval_narrower(tmp_path: Path) -> None:
     few = share_of(tmp_path, a_run(100, 150))
     assert not few.is_narrow and few.may_narrow

@@ -6,6 +6,7 @@ truth in 95 % of the cases.
 
 from __future__ import annotations
 
+import errno
 import math
 import random
 from pathlib import Path
@@ -342,6 +343,31 @@ def test_counters_of_a_sample_stand_for_all_operations(tmp_path: Path) -> None:
     assert line["free"].per_operation("instructions").interval.high > 54
     parts = [line[name].totals["instructions"].value for name in ("new", "reused", "free")]
     assert line[TOTAL].totals["instructions"].value == pytest.approx(sum(parts))
+
+
+def test_a_thread_without_a_descriptor_does_not_remove_the_counters(tmp_path: Path) -> None:
+    """One thread without a descriptor (EMFILE) once removed the event from the whole report."""
+    made = busy()
+    made.counts(
+        "instructions", "cycles", refused={"instructions": errno.EMFILE, "cycles": errno.ENOENT}
+    )
+    found = gathered(tmp_path, made)
+    assert tables.events_refused(found) == {"cycles": (errno.ENOENT,)}
+    assert tables.some_threads_uncounted(found)
+    line = {one.name: one for one in tables.event_lines(found)}
+    assert list(line[TOTAL].totals) == ["instructions"]
+    assert line["reused"].per_operation("instructions").value == pytest.approx(60)
+
+
+def test_events_that_no_thread_had_a_descriptor_for_are_refused(tmp_path: Path) -> None:
+    made = Made()
+    made.called("malloc", "small", 6_400, 100)
+    made.timed("reused", "small", [50] * 100)
+    made.counts("instructions", refused={"instructions": errno.EMFILE})
+    found = gathered(tmp_path, made)
+    assert tables.events_refused(found) == {"instructions": (errno.EMFILE,)}
+    assert not tables.some_threads_uncounted(found)
+    assert not tables.event_lines(found)
 
 
 def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ No program runs.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -166,16 +167,15 @@ def test_without_the_kernels_clock_the_few_samples_are_said_first(tmp_path: Path
     text = " ".join(profile.render(found, View()).split("CPU time share")[0].split())
     assert "The allocator takes 20.0 % (15.8 to 24.9) of the CPU time." in text
     assert (
-        f"▲ This share comes from only 300 samples of the probe's own timers, because {why}. Root "
-        "may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
-        in text
+        f"▲ The {why[4:]}, so the probe's own timers took the samples: only 300. Root may take "
+        "clock samples, and all users may if kernel.perf_event_paranoid is 2 or less." in text
     )
 
 
 def test_a_share_of_the_kernels_clock_has_no_warning_about_timers(tmp_path: Path) -> None:
     busy().write(tmp_path)
     found = clocked(reader.gather(tmp_path), RUN, why_not="a later run had no clock")
-    assert "of the probe's own timers" not in profile.render(found, View())
+    assert "the probe's own timers" not in profile.render(found, View())
 
 
 @pytest.mark.parametrize(
@@ -493,6 +493,21 @@ def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path:
     )
     assert "The allocator's system calls were not counted." in words
     assert not re.search(r"(?<![\d.,])0 (ns|B)", text)
+
+
+def test_system_calls_that_the_program_dispatches_itself_are_told(tmp_path: Path) -> None:
+    """Once, all system calls were said to be seen, or Linux 5.11 was said to help."""
+    partly, refusing = busy(), refused()
+    for made in (partly, refusing):
+        made.start["dispatch_errno"] = errno.EBUSY
+    text = " ".join(shown(tmp_path, partly, full=True).split())
+    assert "all were seen" not in text
+    assert "The system calls of some threads were not counted, because the program itself" in text
+    (sentence,) = (one for one in gaps(reader.gather(tmp_path)) if "dispatch" in one)
+    assert sentence.endswith("itself dispatches them (syscall user dispatch).")
+    text = " ".join(shown(tmp_path, refusing).split())
+    assert "syscall user dispatch was refused (the program uses it itself)." in text
+    assert "Linux 5.11" not in text
 
 
 def test_a_time_below_the_clocks_resolution_is_reported_as_less_than_that(tmp_path: Path) -> None:

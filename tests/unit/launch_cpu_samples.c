@@ -16,7 +16,7 @@ enum {
     DATA_AT = 4096,
     LAST_BYTE = 77, /* of each record */
 };
-#define STAGE_BYTES (UINT64_C(16) << 20) /* THINNING_BYTES of cpu_samples.c */
+#define STAGE_BYTES (UINT64_C(32) << 20) /* THINNING_BYTES of cpu_samples.c */
 
 /* A ring without a kernel: the test writes the records. */
 struct fake_ring {
@@ -95,7 +95,7 @@ static struct found read_file(const struct fake_ring *ring)
 }
 
 /* A long run, or one on many processors, once lost all samples at a GiB. The samples of each factor
- * take 16 MiB of the file, and stand for all samples of their time. */
+ * take 32 MiB of the file, and stand for all samples of their time. */
 TEST(long_runs_keep_a_part_of_their_later_samples)
 {
     struct fake_ring ring = fake_ring_make(true);

@@ -127,6 +127,9 @@ TEST(the_signal_stacks_of_many_threads_are_memory_of_the_probe)
         written += WRITTEN;
     }
     direct_call3(SYS_sigaltstack, (long)&was, 0, 0);
+    if (written == 0)
+        SKIP("no thread gets a signal stack here");
+    CHECK(written == (uint64_t)THREADS * WRITTEN);
     CHECK(own_memory_resident(true, 0).private >= before + written);
 }
 
