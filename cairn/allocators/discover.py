@@ -80,6 +80,17 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
         ) from None
 
 
+def _cache_to_read() -> Path | None:
+    """The folder of this user's cached allocators; None if the user has no home folder.
+
+    Without a home folder, nothing was ever put into the cache.
+    """
+    try:
+        return cache_folder()
+    except CairnError:
+        return None
+
+
 def discover(
     catalog: Catalog | None = None, *, names: Iterable[str] | None = None, cache: Path | None = None
 ) -> tuple[Found, ...]:
@@ -91,7 +102,7 @@ def discover(
     names: limits the search to these allocators, so that a run of one allocator does not wait for
     the versions of the others.
     """
-    cache = cache or cache_folder()
+    cache = cache or _cache_to_read()
     catalog = catalog or known_catalog(cache)
     wanted = None if names is None else set(names)
     entries = [entry for entry in catalog.allocators if wanted is None or entry.name in wanted]
@@ -136,7 +147,7 @@ def known_catalog(cache: Path | None = None) -> Catalog:
     """
     catalog = load_catalog()
     added: dict[str, Allocator] = {}
-    for record in _records(cache or cache_folder()):
+    for record in _records(cache or _cache_to_read()):
         values = read_record(record)
         name = values.get("allocator", "")
         is_own = "path" in values or "built" in values
@@ -367,12 +378,16 @@ def ask(command: Sequence[str]) -> str | None:
     return os.fsdecode(answer.stdout)
 
 
-def _records(cache: Path) -> list[str]:
-    return sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD)))
+def _records(cache: Path | None) -> list[str]:
+    return (
+        []
+        if cache is None
+        else sorted(glob.glob(os.path.join(glob.escape(str(cache)), "*", "*", RECORD)))
+    )
 
 
-def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
-    """The fetched, built and added libraries in the cache.
+def find_cached(catalog: Catalog, cache: Path | None) -> tuple[Found, ...]:
+    """The fetched, built and added libraries in the cache, if there is a cache.
 
     Folders without a complete record are skipped, and so are records of other users.
     """

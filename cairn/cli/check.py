@@ -254,6 +254,10 @@ def check(
             carry_out(console, run, folder, again)
         except (ContenderFailed, ProgramFailed) as error:
             problem = error
+        if base is not None and problem is None:
+            # --setup may have built the program, or a tool may have been updated since the check
+            # began.
+            check_plan.refuse_tools(base, wanted, folder, is_kept=True)
         return _answer(console, folder, wanted, base, problem, output, files)
     except KeyboardInterrupt:
         raise interrupted(folder, again) from None
@@ -289,10 +293,11 @@ def _step_summary(console: Console, summary: Path | None) -> Path | None:
     if not step:
         return None
     path = Path(os.path.realpath(step))
-    place = path if path.exists() else path.parent
-    if path.is_dir():
+    # The methods of Path raise PermissionError below a folder of another user.
+    place = path if os.path.exists(path) else path.parent
+    if os.path.isdir(path):
         why = "it is a folder"
-    elif not place.exists():
+    elif not os.path.exists(place):
         why = f"there is no folder {place}"
     elif not os.access(place, os.W_OK):
         why = f"no permission to write to {place}"

@@ -17,7 +17,7 @@ from cairn.cli.console import was_given
 from cairn.cli.measurement import CHECK, measured, new_run
 from cairn.cli.program_options import output_file
 from cairn.compare import gate
-from cairn.errors import CairnError, ProgramFailed, UsageError
+from cairn.errors import CairnError, ProgramFailed, ProgramMissing, UsageError
 from cairn.gate import INSTRUCTIONS, Gate, GateBound
 from cairn.model import Run, Settings, StopRule, Workload
 from cairn.run import builds, check_base, program_contenders, store
@@ -282,7 +282,7 @@ def refuse_tools(base: Base, wanted: Gate, stored: StoredRun, *, is_kept: bool =
     """Raises UsageError if the base's counts of instructions were made with other tools.
 
     is_kept: whether the run is judged as it is. Otherwise its instructions are counted now, unless
-    they have been counted before.
+    they have been counted before. If --setup has yet to build the program, nothing is refused.
     """
     if all(one.measure != INSTRUCTIONS for one in wanted.bounds):
         return
@@ -295,7 +295,12 @@ def refuse_tools(base: Base, wanted: Gate, stored: StoredRun, *, is_kept: bool =
     if not stored.instructions():
         if is_kept:
             return
-        known = builds.of_run(run.settings, run.contenders)
+        try:
+            known = builds.of_run(run.settings, run.contenders)
+        except ProgramMissing:
+            if run.settings.setup is None:
+                raise
+            return
         run = replace(run, builds=known, tools=check_base.tools_of(run))
         advice = "Name the base's program with -p"
     other = check_base.other_tools(base, run)

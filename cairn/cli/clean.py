@@ -39,7 +39,8 @@ from cairn.run import store
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
     """Remove stored runs, and with --cache fetched allocators, too. Asks first.
 
-    A run that is being measured is kept, and meanwhile the cache is kept, too.
+    A run that may be measured now is kept, and meanwhile the cache is kept, too. This holds for a
+    run on several machines until its last round has ended, because its jobs may go on.
 
     Exit codes: 0 success, or your answer is no, 1 cairn failed, 2 usage, 130 interrupted.
     """
@@ -48,8 +49,8 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
     there = [*store.runs(where), *store.lost_inputs(where)]
     going = [path for path in there if now - store.began(path) >= older_than]
     going += [path for path in fleet.fleets(where) if now - fleet.began(path) >= older_than]
-    cache = discover.cache_folder().parent
-    if also_cache and os.path.isdir(cache):
+    cache = discover.cache_folder().parent if also_cache else None
+    if cache is not None and os.path.isdir(cache):
         going.append(cache)
     if not going:
         click.echo(f"nothing to remove in {printable(str(where))}")
@@ -72,16 +73,16 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
             click.echo("nothing was removed")
             return
     for path in going:
-        if path == cache and any(map(_is_measured, _every_run(where))):
-            click.echo(f"kept, because a run is being measured: {printable(str(path))}")
-        elif _is_measured(path):
-            click.echo(f"kept, because it is being measured: {printable(str(path))}")
+        if path == cache and any(map(_may_be_measured, _every_run(where))):
+            click.echo(f"kept, because a run may be measured now: {printable(str(path))}")
+        elif _may_be_measured(path):
+            click.echo(f"kept, because it may be measured now: {printable(str(path))}")
         else:
             store.remove(path)
 
 
-def _is_measured(path: Path) -> bool:
-    return store.is_measured(path) or fleet.is_measured(path)
+def _may_be_measured(path: Path) -> bool:
+    return store.may_be_measured(path) or fleet.may_be_measured(path)
 
 
 def _every_run(where: Path) -> list[Path]:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -233,7 +232,7 @@ class Fleet:
 
     def is_held(self) -> bool:
         """Whether a process waits for the rounds of this fleet."""
-        return _is_held(self.path)
+        return store.is_locked(self.path / FLEET)
 
     def name_of(self, number: int) -> str:
         """The name of a round's folder."""
@@ -451,23 +450,25 @@ def began(path: Path) -> float:
     return (path / FLEET).stat().st_mtime
 
 
-def _is_held(path: Path) -> bool:
-    try:
-        with (path / FLEET).open("rb+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    return False
+def may_be_measured(path: Path) -> bool:
+    """Whether a process may wait for the rounds of the fleet in this folder, or measure one.
 
-
-def is_measured(path: Path) -> bool:
-    """Whether a process waits for the rounds of the fleet in this folder, or measures one.
-
-    Jobs of Slurm go on after the process that waited for them was interrupted.
+    Jobs of Slurm go on after the process that waited for them was interrupted. Nothing in the
+    folder shows how long a job waits in the queue. So the jobs of a fleet that has not ended count
+    as going on.
     """
-    return _is_held(path) or any(map(store.is_measured, (path / _ATTEMPTS).glob("*/*")))
+    try:
+        fleet = Fleet(path)
+        goes_on = fleet.ended() is None
+        has_jobs = fleet.plan.scheduler == "slurm" and bool(fleet.submitted())
+    except CairnError:  # the folder is damaged, so no job can deliver to it
+        goes_on = has_jobs = False
+    attempts = list((path / _ATTEMPTS).glob("*"))
+    return (
+        store.is_locked(path / FLEET, unknown=goes_on)
+        or (goes_on and (has_jobs or bool(attempts)))
+        or any(store.is_measured(run) for one in attempts for run in one.glob("*"))
+    )
 
 
 def find(results: Path, name: str) -> Fleet | None:

@@ -128,11 +128,14 @@ class FleetWatch:
         if not waiting and not running:
             return self._why_not(left)
         due = [n for n in waiting if self._is_due(n, jobs)]
+        # A job that may never begin takes no place, or the rounds that are due would wait for ever.
+        stuck = self._scheduler.reasons
+        going = {job.round for job in jobs if job.id in alive and job.id not in stuck}
         most = self._scheduler.most
-        if most is None and running:
+        if most is None and going:
             # A further array would run beside the jobs of the earlier ones.
             most = schedulers.at_once(self._fleet.plan.rounds)
-        room = len(due) if most is None else max(0, most - len(running))
+        room = len(due) if most is None else max(0, most - len(going))
         if due[:room]:
             self._submit(due[:room])
         return None

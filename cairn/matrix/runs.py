@@ -75,9 +75,12 @@ def load(name: str) -> NamedPlan:
         return NamedPlan(name, read(text, name), inputs.home(), text)
     path = Path(name)
     try:
-        is_there = path.exists()
+        os.stat(path)  # whether Path.exists() raises PermissionError depends on Python's version
+        is_there = True
     except PermissionError:  # of a folder above it; reading the file says so
         is_there = True
+    except (OSError, ValueError):
+        is_there = False
     if not is_there:
         close = difflib.get_close_matches(name, shipped(), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""

@@ -294,8 +294,10 @@ def _cut(
     rounds = f"{found.whole_rounds} of {units.counted(planned, 'round')}"
     if any(TIME_BUDGET in stopped for _, _, stopped in runs):
         return f"{TIME_BUDGET}: {rounds} fitted into it"
-    if any(not stopped or INTERRUPTED in stopped for _, _, stopped in runs):
-        return f"not finished: {rounds} complete; 'cairn matrix run --resume last' continues"
+    unfinished = [run for run, _, stopped in runs if not stopped or INTERRUPTED in stopped]
+    if unfinished:
+        name = unfinished[0].id.partition("@")[0]  # the node of a fleet stands behind
+        return f"not finished: {rounds} complete; 'cairn matrix run --resume {name}' continues"
     given_up = [why for _, _, stopped in runs for why in stopped if NOT_MEASURED in why]
     return f"{rounds} complete: {given_up[0].rstrip('.')}" if given_up else None
 

@@ -398,8 +398,8 @@ def other_tools(base: Base, run: Run) -> str | None:
     """
     if not run.builds or run.tools is None:
         return (
-            "the run does not know the compiler, the version of valgrind or the libraries of its "
-            "counts"
+            "this run was kept without the compiler, the version of valgrind and the libraries "
+            "with which its instructions were counted"
         )
     for what, before, now in (
         ("architecture", base.run.host.architecture, run.host.architecture),

@@ -490,14 +490,25 @@ The process that makes the copy holds an exclusive flock(2) on it."""
 def lost_inputs(results: Path) -> list[Path]:
     """Returns the copies of standard input that a process left behind when it was killed."""
     try:
-        return [one for one in results.glob(f"{INPUT_COPY}*") if not _is_locked(one)]
+        return [one for one in results.glob(f"{INPUT_COPY}*") if not is_locked(one)]
     except OSError as error:
         raise cannot("read", results, error) from error
 
 
 def is_measured(path: Path) -> bool:
-    """Returns whether a process is measuring this run now."""
-    return _is_locked(path / RUN)
+    """Returns whether a process is measuring this run now.
+
+    Returns False on a file system without locks, where nothing shows it.
+    """
+    return is_locked(path / RUN)
+
+
+def may_be_measured(path: Path) -> bool:
+    """Returns whether a process may be measuring this run now.
+
+    Returns True for a run that has not ended on a file system without locks.
+    """
+    return is_locked(path / RUN, unknown=not os.path.lexists(path / STOPPED))
 
 
 def lock(descriptor: int) -> None:
@@ -513,15 +524,19 @@ def lock(descriptor: int) -> None:
             raise
 
 
-def _is_locked(path: Path) -> bool:
+def is_locked(path: Path, *, unknown: bool = False) -> bool:
+    """Returns whether another process holds the lock of a file.
+
+    unknown: the answer on a file system without locks.
+    """
     try:
         # On NFS, an exclusive lock needs a file that is open for writing.
         with path.open("rb+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:
-        pass
+    except OSError as error:
+        return unknown and error.errno in NO_LOCKS
     return False
 
 

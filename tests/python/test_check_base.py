@@ -152,12 +152,29 @@ def test_counts_of_a_kept_run_are_compared_with_the_tools_that_made_them(tmp_pat
         ),
         (
             replace(run, tools=None),
-            "the run does not know the compiler, the version of valgrind or the libraries of its "
-            "counts",
+            "this run was kept without the compiler, the version of valgrind and the libraries "
+            "with which its instructions were counted",
         ),
     ):
         assert refused(other) == f"instructions cannot be compared: {says}{again}"
     assert refused(replace(run, tools=None), counted=False) is None, "nothing was counted"
+
+
+def test_a_program_that_setup_has_yet_to_build_is_not_refused(tmp_path: Path) -> None:
+    """A check could not be resumed if --cleanup had removed the program that --setup builds."""
+    base, wanted = a_base(), Gate((GateBound("instructions", 0.01),))
+    gone = Workload("x", (str(tmp_path / "gone"),))
+    settings = replace(one_build().settings, workloads=(gone,))
+    for number, setup in enumerate(("make", None)):
+        run = replace(
+            one_build(), id=f"20260101-000000-000{number}", settings=replace(settings, setup=setup)
+        )
+        folder = Folder.create(tmp_path, run)
+        if setup is not None:
+            check_plan.refuse_tools(base, wanted, folder)
+            continue
+        with pytest.raises(ProgramFailed):
+            check_plan.refuse_tools(base, wanted, folder)
 
 
 def test_with_a_shell_the_text_behind_the_first_word_is_compared() -> None:

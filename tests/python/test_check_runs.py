@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from cairn.cli import check, check_plan, cli, load
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.gate import Gate, GateBound, InstructionCount
 from cairn.model import TIME_BUDGET, Contender, Run, Sample, Trial
-from cairn.run import check_base, instruction_counts, measure, store, valgrind
+from cairn.run import builds, check_base, instruction_counts, measure, store, valgrind
 from cairn.run.program_contenders import NamedProgram
 from cairn.run.runner import Trace
 from cairn.run.stored_run import RunRefusal
@@ -329,3 +331,52 @@ def test_a_summary_of_the_step_that_cannot_be_written_changes_no_answer(
     assert done.stderr.index("the summary of the step") < done.stderr.index("::error") or late
     asked = checked(outcome, *words, "--summary", step)
     assert asked.exception is not None, "the user asked for this file"
+
+
+def test_a_summary_of_the_step_in_a_folder_of_another_user_changes_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check ended with PermissionError before it began."""
+    step = tmp_path / "steps" / "step.md"
+    step.parent.mkdir()
+    stat = os.stat
+
+    def refused(path: object, *args: object, **how: object) -> os.stat_result:
+        if str(path).startswith(f"{step.parent}/"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, *args, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))
+    monkeypatch.setattr(os, "stat", refused)
+    assert check._step_summary(Console(), None) == step
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_counts_that_were_made_with_other_tools_are_not_compared(
+    changed: bool, checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tools were compared only before instructions were counted."""
+    valgrind_now = "valgrind-3.19"
+
+    def counted(run: Run, folder: store.Folder, *_: object) -> tuple[InstructionCount, ...]:
+        known = builds.of_run(run.settings, run.contenders)
+        tools = replace(check_base.tools_of(run), valgrind=valgrind_now)
+        folder.update(replace(run, builds=known, tools=tools))
+        return (InstructionCount("system", (1000, 1000)),)
+
+    monkeypatch.setattr(instruction_counts, "count", counted)
+    monkeypatch.setattr(check_base, "valgrind_version", lambda: "valgrind-3.19")
+    bound = ("--fail-if", "instructions>1%")
+    made = checked(quick, "--make-base", "base.json", *bound, "--", "./new")
+    assert made.return_value == 0, (made.output, made.exception)
+    base = json.loads((tmp_path / "base.json").read_text())
+    base["run"]["builds"][0]["build"] = "build ID 0"
+    (tmp_path / "base.json").write_text(json.dumps(base))
+    if changed:
+        valgrind_now = "valgrind-3.20"
+    done = checked(quick, "--against", "base.json", *bound, "--", "./new")
+    if not changed:
+        assert done.return_value == 0, (done.output, done.exception)
+        return
+    assert isinstance(done.exception, UsageError), (done.output, done.exception)
+    assert "instructions cannot be compared: the base has another version" in str(done.exception)

@@ -110,7 +110,8 @@ def test_an_unfinished_run_says_how_many_rounds_are_missing(tmp_path: Path) -> N
     for number in (1, 2, 5):
         deliver(fleet, number, "n1")
     made = plan_report([measurement.measured(one) for one in fleet.nodes()])
-    assert made.cut is not None and "3 of 9 rounds" in made.cut and "--resume" in made.cut
+    assert made.cut is not None and "3 of 9 rounds" in made.cut
+    assert f"'cairn matrix run --resume {fleet.plan.id}' continues" in made.cut
 
 
 def test_nodes_that_differ_from_the_most_are_left_out(tmp_path: Path) -> None:
@@ -235,12 +236,21 @@ def test_a_run_of_another_user_is_no_fleet(tmp_path: Path, monkeypatch: pytest.M
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return stat(path, *args, **how)  # type: ignore[arg-type]
 
+    (other / "plan.toml").write_text(PLAN)
+    opened = Path.open
+
+    def refused_open(path: Path, *args: object, **how: object) -> object:
+        if other in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **how)  # type: ignore[call-overload]
+
     monkeypatch.setattr(os, "stat", refused)
+    monkeypatch.setattr(Path, "open", refused_open)
     assert fleets(tmp_path) == [fleet.path]
     assert find(tmp_path, "last").path == fleet.path
     with pytest.raises(UsageError, match="is not a run"):
         store.find(tmp_path, str(other))
-    with pytest.raises(UsageError, match=r"you may not read|there is no plan"):
+    with pytest.raises(UsageError, match="you may not read"):
         runs.load(str(other / "plan.toml"))
 
 
@@ -343,6 +353,30 @@ def test_a_round_that_is_tried_again_waits_for_its_place(watched, tmp_path: Path
     watch, *_ = watched(*steps, fleet=fleet, scheduler=scheduler)
     assert watch.wait() == COMPLETE
     assert submitted == [1, 2] and scheduler.submitted[1] == ((1,), ("n1",))
+
+
+def test_jobs_that_slurm_never_starts_take_no_place(watched, tmp_path: Path) -> None:
+    """The jobs that no node may run kept their places, so the fleet waited for ever."""
+    fleet = a_fleet(tmp_path, rounds=8)
+    scheduler = Invented()
+    submit = scheduler.submit
+
+    def first_only(rounds, avoid):
+        if avoid:
+            raise CairnError("Slurm refused the jobs: node configuration is not available")
+        return submit(rounds, avoid)
+
+    scheduler.submit = first_only  # type: ignore[method-assign]
+
+    def refuse() -> None:
+        for number in (1, 2):
+            fleet.refuse(Refusal(number, "n1", "x is not installed"))
+            scheduler.end(f"1_{number - 1}")
+        scheduler.reasons = dict.fromkeys(scheduler.going_on, "BadConstraints")
+
+    watch, *_ = watched(refuse, fleet=fleet, scheduler=scheduler)
+    with pytest.raises(CairnError, match="no node is left for rounds 1, 2: n1: x is not"):
+        watch.wait()
 
 
 def test_a_round_that_fails_again_and_again_is_given_up(watched) -> None:

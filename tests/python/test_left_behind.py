@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -16,7 +17,8 @@ from click.testing import CliRunner
 from support.fleets import a_fleet
 
 from cairn.cli import cli, console, standard_input
-from cairn.model import Settings, Workload
+from cairn.matrix.fleet import Job
+from cairn.model import INTERRUPTED, Settings, Workload
 from cairn.run import process_group, stop_request, store
 from cairn.run.runner import Runner
 from cairn.run.server import Session
@@ -190,10 +192,66 @@ def test_clean_keeps_the_cache_while_a_run_is_measured(
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         said = cleaned(results, "--cache")
-        assert f"kept, because a run is being measured: {cache}" in said
+        assert f"kept, because a run may be measured now: {cache}" in said
         assert locked.exists() and cache.exists()
+    fleet.remove_attempts()
     cleaned(results, "--cache")
     assert not list(results.iterdir()) and not cache.exists()
+
+
+@pytest.mark.parametrize("by", ["a job in the queue", "an attempt without a run"])
+def test_clean_keeps_a_fleet_whose_jobs_may_go_on(tmp_path: Path, by: str) -> None:
+    """A fleet was removed under its jobs after the command that waited for them had ended."""
+    fleet = a_fleet(tmp_path)
+    if by == "a job in the queue":
+        fleet.note_submitted([Job("1_0", 1)])
+    else:
+        fleet.attempt(1, "n1")
+    said = cleaned(tmp_path)
+    assert f"kept, because it may be measured now: {fleet.path}" in said
+    fleet.end("round 1 not measured: job 1_0 was cancelled")
+    cleaned(tmp_path)
+    assert not fleet.path.exists()
+
+
+def test_clean_keeps_what_has_not_ended_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without locks, runs were removed while they were measured."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    fleet = a_fleet(tmp_path)
+    run = tmp_path / "one"
+    run.mkdir()
+    for name in ("run.json", "samples.jsonl"):
+        (run / name).write_bytes(b"")
+    said = cleaned(tmp_path)
+    for path in (fleet.path, run):
+        assert f"kept, because it may be measured now: {path}" in said
+    (run / "stopped").write_text("interrupted")
+    fleet.end(INTERRUPTED)
+    cleaned(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_clean_needs_no_home_folder_unless_it_removes_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a home folder, no run could be removed."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    fleet = a_fleet(tmp_path)
+    cleaned(tmp_path)
+    assert not fleet.path.exists()
+    done = CliRunner().invoke(cli, ["clean", "--cache", "--results", str(tmp_path)])
+    assert done.exit_code == 1
+
+
+def no_home() -> Path:
+    raise RuntimeError("there is no home folder")
 
 
 def test_clean_removes_fleets_that_are_old_enough(tmp_path: Path) -> None:

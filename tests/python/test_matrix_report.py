@@ -187,9 +187,12 @@ def test_the_csv_has_no_terminal_escapes_and_no_formulas() -> None:
 
 def test_a_run_without_a_complete_round_says_so() -> None:
     run = a_plan_run(PROGRAMS, CONTENDERS, rounds=4)
-    text = matrix_report.rendered(of_runs([(run, [], ("interrupted",))]), View(width=80))
+    report = of_runs([(run, [], ("interrupted",))])
+    text = matrix_report.rendered(report, View(width=80))
     assert text.startswith("There is no complete round yet, so there is no mean")
     assert "0 of 4 rounds" in text
+    # The command once named 'last', which may be another run.
+    assert report.cut is not None and f"--resume {run.id}'" in report.cut
 
 
 def test_few_rounds_give_no_verdict_and_no_sign() -> None:

@@ -282,3 +282,18 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         register.add(
             "mine", str(build(tmp_path / "libmine.so")), silent, tmp_path / "file" / "cache"
         )
+
+
+def test_without_a_home_folder_the_cache_counts_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, commands that need nothing from the cache failed without a home folder."""
+
+    def no_home() -> Path:
+        raise RuntimeError("there is no home folder")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert discover.known_catalog().find("system") is not None
+    (system,) = discover.discover(names=["system"])
+    assert system.path is None and system.problem is None
+    with pytest.raises(CairnError, match="no home folder for the cache"):
+        discover.cache_folder()
