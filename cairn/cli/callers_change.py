@@ -63,7 +63,7 @@ def report(
     found = difference(*both)
     first, last = str(before), str(after)
     if as_json:
-        emit(table.document(found, first, last, cairn.__version__), outs[0], force)
+        emit(table.document(found, first, last, cairn.__version__, lacking), outs[0], force)
     if as_csv:
         emit(table.rows(found), outs[1], force)
     stream = sys.stderr if "-" in (as_json, as_csv) else sys.stdout

@@ -24,6 +24,7 @@ from cairn.cli.console import (
     emit,
     fail,
     given,
+    refused,
     say,
     stderr,
     wants_color,
@@ -471,8 +472,8 @@ class _Outs:
 
         title: the allocator's name. folder: as for `stack_outputs.names_of`.
 
-        If a form cannot be written, the others are written nevertheless. Then the first error is
-        raised.
+        If a form cannot be written, the others are written nevertheless. Then one error is raised
+        for all forms that failed.
         """
         from cairn.report import profile
 
@@ -504,7 +505,7 @@ class _Outs:
             except (CairnError, OSError) as error:
                 failed.append(error)
         if failed:
-            raise failed[0]
+            raise _all_in_one(failed)
 
     def _write_data(
         self,
@@ -545,6 +546,20 @@ class _Outs:
             made_by=shlex.join(["cairn", *sys.argv[1:]]),
         )
         emit(text, self._page, self._force)
+
+
+def _all_in_one(failed: Sequence[CairnError | OSError]) -> CairnError | OSError:
+    """Returns the error to raise for all outputs that failed.
+
+    It names each of them. A broken pipe is no failure to tell of: the reader of standard output has
+    just exited. So it is returned only if nothing else failed.
+    """
+    told = [one for one in failed if not isinstance(one, BrokenPipeError)]
+    if len(told) < 2:
+        return (told or failed)[0]
+    return CairnError(
+        "; ".join(str(refused(one) if isinstance(one, OSError) else one) for one in told)
+    )
 
 
 def _predicted(found: Profile) -> tuple[Prediction, ...]:

@@ -111,25 +111,26 @@ class StackOutputs(Struct, frozen=True):
         notes = tuple(one for one in (changed(names.changed), note) if one)
         return FoundStacks(finest, finest if self.by_line else by_function(finest), notes)
 
-    def _without(self, profile: Profile) -> tuple[str, ...]:
-        """The sentences that say what is not written, because no call stacks were recorded."""
-        from cairn.report.formatting import printable
-
+    @staticmethod
+    def _without(profile: Profile) -> tuple[str, ...]:
+        """The sentence that says why no call stacks were recorded, if the report has none."""
         why = (
-            "▲ No call stacks were recorded. They are lost if a process changes its user or its "
-            "root folder, or installs a filter of system calls."
+            "▲ No call stacks were recorded. Call stacks are lost if a process changes its user or "
+            "its root folder, installs a filter of system calls, or finds no room for its file."
         )
         # The notes of the report have the problem.
-        told = [] if profile.stacks_problem else [why]
-        if self.files:
-            files = " and ".join("standard output" if one == "-" else one for one in self.files)
-            told.append(f"▲ Without call stacks, nothing is written to {files}.")
-        return tuple(map(printable, told))
+        return () if profile.stacks_problem else (why,)
 
     def writes(self, found: FoundStacks, title: str, force: bool) -> tuple[Callable[[], None], ...]:
-        """Returns a function for each form that writes it; none if there are no call stacks."""
+        """Returns a function for each form that writes it.
+
+        Without call stacks, no form is written. If one was asked for, the only function raises
+        CairnError.
+        """
         from cairn.report import flame_graph, stack_forms
 
+        if not found.recorded:
+            return (self._refuse,) if self.files else ()
         finest, shown, by_line = found.finest, found.shown, self.by_line
         forms: tuple[tuple[str | None, Callable[[], str | bytes]], ...] = (
             (self.collapsed, lambda: stack_forms.collapsed(shown)),
@@ -143,8 +144,12 @@ class StackOutputs(Struct, frozen=True):
         return tuple(
             partial(_write, content, _path(file), force)
             for file, content in forms
-            if file is not None and found.recorded
+            if file is not None
         )
+
+    def _refuse(self) -> None:
+        files = " and ".join("standard output" if one == "-" else one for one in self.files)
+        raise CairnError(f"without call stacks, nothing is written to {files}")
 
 
 def _write(content: Callable[[], str | bytes], file: Path | None, force: bool) -> None:

@@ -116,6 +116,7 @@ class Counting:
             self._report(self._since(self._begin))
 
     def _since(self, begin: Snapshot) -> Profile:
+        from cairn.doctor import machine
         from cairn.profile import window
 
         unreached = self._unreached()
@@ -125,7 +126,9 @@ class Counting:
             time.sleep(_EXEC_S)
             again = self._unreached()
             unreached = tuple(one for one in unreached if one in again)
-        return window.since(self._folder, begin, self._started_ns, self._spare, unreached)
+        return window.since(
+            self._folder, begin, self._started_ns, self._spare, unreached, machine.processors()
+        )
 
     def _unreached(self) -> tuple[tuple[int, Unreached], ...]:
         """Process id and program of each process that the probe could not reach until now."""

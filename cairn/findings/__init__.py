@@ -50,14 +50,13 @@ def find(profile: Profile) -> tuple[Finding, ...]:
 
 
 def _busy(profile: Profile) -> float:
-    """CPU time as a share of the time that the threads can use at most; 1 if not known.
+    """CPU time, divided by the most CPU time that the threads could use; 1 if that is not known.
 
-    This is the sum of their life times. If there are more threads than processors, it is the time
-    of the processors.
+    The most is the sum of the threads' life times, or the time of the processors if that is less.
     """
     whole, of = thread_ns(profile), processor_time(profile)
     if of is not None:
         whole = min(whole, of.whole)
-    elif profile.window is not None and profile.tree is not None and profile.tree.processors:
-        whole = min(whole, profile.tree.processors * profile.wall_ns)
+    elif profile.window is not None and profile.window.processors:
+        whole = min(whole, profile.window.processors * profile.wall_ns)
     return min(1.0, (busy_ns(profile) or 0.0) / whole) if whole else 1.0

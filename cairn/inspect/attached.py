@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cairn import units
+from cairn.inspect.clock import PERIOD_NS
 from cairn.inspect.facts import Serving
 from cairn.inspect.sampled import Sampled
 from cairn.model import Interval
@@ -93,9 +94,11 @@ class AttachedShare(Struct, frozen=True):
     without_stack: int = 0
     """The number of samples in the allocator whose callers are not known, because they came after
     the first 200,000 such samples, or after 512 MiB of samples."""
+    unwatched_refused: int = 0
+    """The number of threads of `unwatched` to which the kernel refused a clock. For the others,
+    there were more threads than clocks."""
     clock_refused: str = ""
-    """Why the kernel refused a clock to the threads of `unwatched`. Empty if it did not: there were
-    more threads than clocks then."""
+    """Why the kernel refused these clocks, as a clause. Empty if no clock was refused."""
 
 
 def attached(found: Sampled) -> AttachedShare:
@@ -105,7 +108,8 @@ def attached(found: Sampled) -> AttachedShare:
     plain = AttachedShare(
         target.pid, target.name, serving, found.seconds, found.cpu_ns / 1e9, found.scope,
         0 if run is None else run.samples, None, "", unwatched=found.unwatched,
-        is_ended=found.is_ended, clock_refused=found.refused,
+        is_ended=found.is_ended, unwatched_refused=found.unwatched_refused,
+        clock_refused=found.refused,
     )  # fmt: skip
     if run is None:
         return _without(plain, f"The share is not known: {found.why_not}.")
@@ -140,6 +144,7 @@ def attached(found: Sampled) -> AttachedShare:
         unwatched=found.unwatched,
         is_ended=found.is_ended,
         without_stack=found.without_stack,
+        unwatched_refused=found.unwatched_refused,
         clock_refused=found.refused,
     )  # fmt: skip
 
@@ -148,7 +153,7 @@ def _without(plain: AttachedShare, why_not: str) -> AttachedShare:
     return AttachedShare(
         plain.pid, plain.name, plain.allocator, plain.seconds, plain.cpu_s, plain.scope,
         plain.samples, None, why_not, unwatched=plain.unwatched, is_ended=plain.is_ended,
-        clock_refused=plain.clock_refused,
+        unwatched_refused=plain.unwatched_refused, clock_refused=plain.clock_refused,
     )  # fmt: skip
 
 
@@ -163,6 +168,9 @@ def _too_few(found: Sampled, samples: int) -> str:
     if not samples:
         return f"{text} Watch it while it works."
     longer = found.seconds * SAMPLES_LEAST / samples * 1.5
+    if found.run is not None and found.run.whole_ns:
+        # A short measurement has a shorter period than a long one.
+        longer *= max(1.0, PERIOD_NS * samples / found.run.whole_ns)
     if longer > LONGEST_S:
         return f"{text} That is too little for a share within {LONGEST_S / 60:.0f} minutes."
     return f"{text} Watch it longer: --for {max(1, round(longer))}s."

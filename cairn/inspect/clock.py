@@ -42,10 +42,10 @@ measurements use. Neither is a multiple of a millisecond, because much periodic 
 periods."""
 SAMPLES_AIM = 5_000
 """The number of samples that a thread should get if it runs all the time."""
-SAMPLES_KEPT = 500_000
-"""The most samples that are kept until the measurement ends. If the process could get more on all
-processors, the period is longer. In ten minutes, 64 busy processors would otherwise give 36 million
-samples, which need gigabytes of memory."""
+_READ_NS = 10_611
+"""The least time between two samples of all processors together. With more than 100 processors, the
+period is therefore longer: our thread needs about 6 µs to read a sample. Multiples of this number
+are no multiples of a millisecond, as with the periods."""
 THREADS_MOST = 128
 """The most threads that get a clock of their own: those with the most CPU time. Each clock needs a
 ring, and the kernel bounds their memory."""
@@ -89,6 +89,10 @@ _PID_AT = 8
 """The offset of the process id in a sample. It follows the address, which has 8 bytes."""
 
 
+NO_MEMORY = "there is no more memory for clocks (kernel.perf_event_mlock_kb, ulimit -l)"
+"""The reason, as a clause, if the kernel permits no further ring. mmap then fails with EPERM."""
+
+
 class NoClock(Exception):
     """The kernel gives no clock samples; the text is the end of a sentence that says why."""
 
@@ -117,8 +121,11 @@ class SampleClock(Struct):
     mean_ns: int = 0
     unwatched: int = 0
     """The largest number of threads that had no clock at a time."""
+    unwatched_refused: int = 0
+    """The number of these threads to which the kernel refused a clock. For the others there was
+    none, because there were more than THREADS_MOST threads."""
     refused: str = ""
-    """Why the kernel refused the last of these clocks; empty if there were too many threads."""
+    """Why the kernel refused the last of these clocks, as a clause; empty if it refused none."""
 
     def drain(self) -> Iterator[tuple[int, int, bytes]]:
         """Yields the new records of the process: kind, flags (`misc`) and content of each.
@@ -164,7 +171,7 @@ class SampleClock(Struct):
         """Gives a clock to each thread that has none, if clocks belong to threads."""
         if self.scope == "processors":
             return
-        without, refused = 0, ""
+        without, denied, refused = 0, 0, ""
         for thread in threads(self.target):
             if thread in self.rings:
                 continue
@@ -176,10 +183,14 @@ class SampleClock(Struct):
             except OSError as error:
                 if error.errno == errno.ESRCH or _has_ended(self.target.pid, thread):
                     continue
-                # The kernel permits no further ring, for example.
-                without, refused = without + 1, os.strerror(error.errno or 0)
+                without, denied = without + 1, denied + 1
+                refused = (
+                    NO_MEMORY
+                    if error.errno == errno.ENOBUFS
+                    else f"the kernel refused it: {error.strerror or error}"
+                )
         if without > self.unwatched:
-            self.unwatched, self.refused = without, refused
+            self.unwatched, self.unwatched_refused, self.refused = without, denied, refused
 
     def close(self) -> None:
         """Ends all clocks."""
@@ -188,25 +199,22 @@ class SampleClock(Struct):
         self.rings.clear()
 
 
-def mean_period_ns(seconds: float, processors: int, *, are_kept: bool) -> int:
+def mean_period_ns(seconds: float, processors: int) -> int:
     """The mean period for a measurement of `seconds`.
 
-    are_kept: whether all samples are kept until it ends.
+    From about five seconds on, it does not grow with the time. So a longer measurement always has
+    more samples.
     """
     usual = min(PERIOD_NS, max(PERIOD_LEAST_NS, seconds * 1e9 / SAMPLES_AIM))
-    least = seconds * 1e9 * processors / SAMPLES_KEPT if are_kept else 0.0
-    return int(max(usual, least))
+    return int(max(usual, processors * _READ_NS))
 
 
-def opened(target: Target, seconds: float, *, are_kept: bool = True) -> SampleClock:
-    """Starts the best clock that the kernel permits. Raises NoClock or ProcessEnded.
-
-    are_kept: as for `mean_period_ns`.
-    """
+def opened(target: Target, seconds: float) -> SampleClock:
+    """Starts the best clock that the kernel permits. Raises NoClock or ProcessEnded."""
     if platform.machine() not in _CALL:
         raise NoClock(f"clock samples are not known on {platform.machine()}")
     processors = _online()
-    period_ns = mean_period_ns(seconds, len(processors), are_kept=are_kept)
+    period_ns = mean_period_ns(seconds, len(processors))
     stack = STACK_BYTES if len(processors) <= _PROCESSORS_FEW else STACK_BYTES_FEW
     refused: OSError | None = None
     scopes: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")
@@ -243,7 +251,8 @@ def _reason(error: OSError | None) -> str:
             "the kernel does not permit clock samples of this process; run the command as root, or "
             "set kernel.perf_event_paranoid to 2 or less for your own processes"
         )
-    return f"the kernel gives no clock samples here: {error.strerror or error}"
+    why = NO_MEMORY if error.errno == errno.ENOBUFS else error.strerror or error
+    return f"the kernel gives no clock samples here: {why}"
 
 
 def _online() -> list[int]:
@@ -283,7 +292,10 @@ def _has_ended(pid: int, thread: int) -> bool:
 
 
 def _opened(clock: SampleClock, pid: int, processor: int) -> _Ring:
-    """Opens a clock and maps its ring. Raises OSError."""
+    """Opens a clock and maps its ring.
+
+    Raises OSError. Its number is ENOBUFS if the kernel permits no memory for the ring.
+    """
     in_user_mode = clock.scope == "threads in user mode"
     flags = {"exclude_idle", "mmap", "mmap2", "comm", "comm_exec", "task", "sample_id_all"}
     flags.add("use_clockid")
@@ -318,6 +330,8 @@ def _opened(clock: SampleClock, pid: int, processor: int) -> _Ring:
         return _Ring(descriptor, area, size)
     os.close(descriptor)
     assert refused is not None
+    if refused.errno == errno.EPERM:
+        raise OSError(errno.ENOBUFS, NO_MEMORY)
     raise refused
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import math
 import os
+import random
 import struct
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -56,6 +57,13 @@ _WORDS = 32
 """If no unwind table leads to the caller, this many words of the stack are searched for it."""
 _STACKS_MOST = 200_000
 """The most samples whose call stacks are resolved."""
+_KEPT_MOST = 500_000
+"""The most samples that wait to be counted. When there are more, half of them are dropped, and from
+then on only one of 2^n samples is kept (see `_Backlog`). In ten minutes, 64 busy processors would
+otherwise give 36 million samples, which need gigabytes of memory."""
+_THINNING_SHIFT = 8
+"""The place of n in the flags (`misc`) of a sample that stands for 2^n samples, as `cpu_samples`
+reads it."""
 _KEPT_BYTES = 512 << 20
 """When the samples that wait to be counted take this many bytes, further samples are kept without
 their stacks."""
@@ -86,8 +94,11 @@ class Sampled(Struct, frozen=True):
     without_stack: int = 0
     """The number of samples in the allocator whose call stacks were not resolved, because they came
     after the first 200,000, or after 512 MiB of samples."""
+    unwatched_refused: int = 0
+    """The number of threads of `unwatched` to which the kernel refused a clock. For the others,
+    there were too many threads."""
     refused: str = ""
-    """Why the kernel refused a clock to threads; empty if there were too many threads for one."""
+    """Why the kernel refused a clock to threads, as a clause; empty if it refused none."""
 
 
 class _StackCounts(SampleCounts):
@@ -270,7 +281,7 @@ def _sampled(
     if code is None:
         return nothing(why)
     try:
-        ticking = clock.opened(target, seconds, are_kept=onlooker is None)
+        ticking = clock.opened(target, seconds)
     except clock.NoClock as error:
         return nothing(str(error))
     # `SampleCounts` takes the scope "processors" to mean that all clocks change their period
@@ -289,7 +300,8 @@ def _sampled(
         return Sampled(
             target, program, watch.length_s, ticking.scope, run, "",
             _named(counts.chains, perf_map, counts.names), ticking.unwatched, watch.cpu_ns,
-            counts.lost_ns, watch.is_ended, counts.without_stack, ticking.refused,
+            counts.lost_ns, watch.is_ended, counts.without_stack,
+            ticking.unwatched_refused, ticking.refused,
         )  # fmt: skip
 
     try:
@@ -298,7 +310,7 @@ def _sampled(
         if onlooker is not None:
             records = watch.watched_by(onlooker, so_far)
         else:
-            records = iter([backlog.kept(record) for record in watch.records()])
+            records = iter(backlog.all_kept(watch.records()))
             counts.bare_from_ns = backlog.bare_from_ns
         for kind, misc, body in ordered(records):
             counts.add(kind, misc, body)
@@ -317,6 +329,10 @@ class _Backlog:
 
     Most of their bytes are copies of stacks, in which the callers of the allocator are found. A
     sample in the program's own code is kept without its stack.
+
+    At most `_KEPT_MOST` samples are kept. Each of them stands for 2^n samples: n begins as 0 and
+    grows by 1 whenever there are too many. Those to drop are chosen at random, since periodic work
+    could be in step with any other choice. So the time of each part is still right on average.
     """
 
     def __init__(self, code: AllocatorCode, space: Space) -> None:
@@ -330,6 +346,29 @@ class _Backlog:
             return place is not None and code.owner(*place) is Owner.PROGRAM
 
         self._is_program = is_program
+
+    def all_kept(self, records: Iterable[_Record]) -> list[_Record]:
+        """Returns the records that are kept. The flags of each sample say for how many it stands.
+
+        All records but samples are kept.
+        """
+        found: list[_Record] = []
+        samples = thinning = 0
+        for record in records:
+            if record[0] == _SAMPLE:
+                if thinning and random.getrandbits(thinning):
+                    continue
+                samples += 1
+            found.append(self.kept(record))
+            while samples > _KEPT_MOST:
+                thinning += 1
+                found = [one for one in found if one[0] != _SAMPLE or random.getrandbits(1)]
+                samples = sum(one[0] == _SAMPLE for one in found)
+                self._bytes = sum(len(body) for kind, _, body in found if kind == _SAMPLE)
+        return [
+            (kind, misc | thinning << _THINNING_SHIFT if kind == _SAMPLE else misc, body)
+            for kind, misc, body in found
+        ]
 
     def kept(self, record: _Record) -> _Record:
         """Returns the record as it is to be kept."""

@@ -148,7 +148,10 @@ def _where(found: Profile) -> Tracks | None:
         at = end
     says = f"The allocator takes {about(share)}. Each bar begins where the one above ends."
     if known < 1.0:
-        says += f' The part "{_UNKNOWN}" is a share of all CPU time, and the others of its rest.'
+        says += (
+            f' The part "{_UNKNOWN}" is a share of all CPU time. The other parts are shares of the '
+            "remaining CPU time."
+        )
     return Tracks(
         of="shares",
         title="Where CPU time goes",

@@ -37,13 +37,9 @@ ALLOCATING = (
     "operator new[]",
 )
 RELEASING = (
-    "free",
-    "free(NULL)",
-    "operator delete",
-    "operator delete[]",
-    "malloc_usable_size",
+    "free", "free(NULL)", "operator delete", "operator delete[]", "malloc_usable_size",
     "malloc_trim",
-)
+)  # fmt: skip
 FUNCTIONS = ALLOCATING + RELEASING
 GROUPS = ("small", "medium", "large")
 PHASES = ("serial", "parallel")
@@ -534,6 +530,9 @@ class Window(Struct, frozen=True):
     """Time from the start of the program to the start of the window."""
     missing: tuple[Missing, ...] = ()
     """The known processes that ran in the window and are not in the profile."""
+    processors: float | None = None
+    """The number of processors that the program may use. A CPU limit can make it a fraction. It is
+    None if it is not known."""
 
 
 Scope = Literal["processors", "threads", "threads in user mode", "timers"]

@@ -126,10 +126,12 @@ def since(
     started_ns: int,
     spare: Spare | None = None,
     unreached: Sequence[tuple[int, Unreached]] = (),
+    processors: float | None = None,
 ) -> Profile:
     """The profile of the window from `begin` until now, for a program that started at `started_ns`.
 
     unreached: (process id, program) for each program that the probe could not reach until now.
+    processors: the number of processors that the program may use; None if it is not known.
 
     Raises NoProfile if nothing was counted in the window.
     """
@@ -140,7 +142,7 @@ def since(
     missing = _missing(spare, unreached, (*begin.ended, *found.processes))
     within = tuple(one for one in missing if one not in begin.gone)
     after_ns = max(0, begin.at_ns - started_ns)
-    return replace(found, window=Window(begin.at_ns, end_ns, after_ns, within))
+    return replace(found, window=Window(begin.at_ns, end_ns, after_ns, within, processors))
 
 
 def _missing(

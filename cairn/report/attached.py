@@ -104,11 +104,15 @@ def caveats(found: AttachedShare) -> Iterator[str]:
             "The kernel does not permit samples in the kernel: the time there is not attributed. "
             "Root, or kernel.perf_event_paranoid=0, permits it."
         )
-    if found.unwatched:
-        why = "there are too many threads; those with the most CPU time had one"
-        if found.clock_refused:
-            why = f"the kernel refused it: {found.clock_refused}"
-        yield f"{units.counted(found.unwatched, 'thread')} had no clock, since {why}."
+    for count, why in (
+        (found.unwatched - found.unwatched_refused, "there are too many threads"),
+        (found.unwatched_refused, found.clock_refused),
+    ):
+        if count:
+            yield (
+                f"{units.counted(count, 'thread')} had no clock, since {why}; those with the most "
+                "CPU time had one."
+            )
     if found.without_stack:
         known = sum(one.samples for one in found.stacks)
         yield (

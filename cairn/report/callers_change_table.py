@@ -135,12 +135,15 @@ def notes(found: CallersChange, *, is_complete: bool = True) -> list[str]:
     return told
 
 
-def document(found: CallersChange, before: str, after: str, cairn: str) -> str:
-    """The difference as JSON."""
+def document(
+    found: CallersChange, before: str, after: str, cairn: str, lacking: Sequence[str] = ()
+) -> str:
+    """The difference as JSON. lacking: as for `render`."""
     content = {
         "cairn": cairn,
         "before": before,
         "after": after,
+        "incomplete": [one.removeprefix("▲ ") for one in lacking],
         "whole": _changes(found.whole),
         "functions": [
             {"function": row.frame.function, "library": row.frame.library, **_changes(row)}

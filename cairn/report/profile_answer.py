@@ -162,13 +162,10 @@ def shares(profile: Profile) -> Iterator[str]:
             "save more than this, unless it makes the program's own code faster, too."
         )
     if found.scope == "timers" and why_not:
-        own = "of the probe's own timers"
-        few = (
-            f"Only {units.counted(found.samples, f'sample {own} was', f'samples {own} were')} taken"
-            if found.share is None
-            else f"This share comes from only {units.counted(found.samples, 'sample')} {own}"
+        yield (
+            f"▲ {why_not[:1].upper()}{why_not[1:]}, so the probe's own timers took the samples: "
+            f"only {units.count(found.samples)}. {next_step(why_not)}"
         )
-        yield f"▲ {few}, because {why_not}. {next_step(why_not)}"
 
 
 class MemoryPeaks(Struct, frozen=True):

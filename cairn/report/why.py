@@ -580,7 +580,7 @@ def _lead(gap: Gap, whole: str, reasons: Mapping[str, str]) -> str:
     """
     largest = gap.largest
     if largest is None:
-        return "the difference is shown, but no part of it is"
+        return "the difference is proven, but it is not known where it comes from"
     if largest.name != UNEXPLAINED and not largest.shown:
         return (
             f"the largest part of the difference may be chance ({largest.name} "

@@ -132,10 +132,10 @@ def test_without_perf_events_the_few_samples_of_the_timers_are_said_first(
         assert tries[-1].clock == "timers" and is_within_80_columns(report), report
         if "The allocator takes" in report and tries[-1].is_covered:
             assert (
-                f"▲ This share comes from only {tries[-1].samples:,} samples of the probe's own "
-                "timers, because the kernel does not allow clock samples here: Operation not "
-                "permitted. Outside this container, or with a seccomp filter that permits "
-                "perf_event_open, the kernel's clock is used."
+                "▲ The kernel does not allow clock samples here: Operation not permitted, so the "
+                f"probe's own timers took the samples: only {tries[-1].samples:,}. Outside this "
+                "container, or with a seccomp filter that permits perf_event_open, the kernel's "
+                "clock is used."
             ) in words(report)
             return
     raise AssertionError(tries)
@@ -151,6 +151,6 @@ def test_with_too_few_samples_of_the_timers_there_is_no_share(
     assert "The allocator's share of CPU time is not known: " in report
     if told.samples:
         assert "and 200 are needed. Use --runs " in report
-        assert f"▲ Only {told.samples} sample" in report
-        assert " taken, because the kernel does not allow clock" in report
+        assert "▲ The kernel does not allow clock samples here: " in report
+        assert f"so the probe's own timers took the samples: only {told.samples}. " in report
     assert "or with a seccomp filter that permits perf_event_open, the kernel's clock" in report

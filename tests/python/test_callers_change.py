@@ -159,7 +159,10 @@ def test_the_report_fits_and_has_its_numbers_in_json_and_csv(
     assert "more than before" in " ".join(text.split())
     assert "4 more functions differ" in text
     assert fit(table.change_table(found), width).parts
-    document = json.loads(table.document(found, "before", "after", "0"))
+    # The JSON once lacked the warnings that the report has.
+    lacking = ["▲ before: 3 processes are missing."]
+    document = json.loads(table.document(found, "before", "after", "0", lacking))
+    assert document["incomplete"] == ["before: 3 processes are missing."]
     golden("keys/callers_change", keys(document))
     assert len(document["functions"]) == 14
     assert document["whole"]["allocated_bytes"]["is_shown"]

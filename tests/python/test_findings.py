@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from support.probes import OLD, Made, busy, gathered
 
 from cairn import units
-from cairn.findings import _busy, find
+from cairn.findings import find
 from cairn.findings.waiting import one_lock, queues
 from cairn.model import Finding
 from cairn.profile.lock_table import LockTable, LockUse
-from cairn.profile.tally import CALLS, ClockRun, KernelClock, LockCount, Profile, Window
+from cairn.profile.tally import CALLS, ClockRun, KernelClock, LockCount, Profile
 from cairn.report.profile import title_parts
 from cairn.report.profile_answer import because
 from cairn.why.profile_summary import summarized
@@ -634,11 +634,6 @@ def test_cpu_time_is_compared_with_waiting_by_the_time_of_the_processors(tmp_pat
     assert names(found) == ["calls-the-kernel", "queues"]
     assert found[1].effect == pytest.approx(0.19, rel=0.01)
     assert names(find(crowded(tmp_path / "many", 64, busy_ms=1_800, other_ms=500)))[0] == "queues"
-    # In a window, the effect of `queues` has no limit, but the order must be the same.
-    profile = crowded(tmp_path / "window", 2, busy_ms=1_800, other_ms=500)
-    begin_ns = profile.processes[0].begin_ns
-    seen = replace(profile, window=Window(begin_ns, begin_ns + 10**9, 0))
-    assert _busy(seen) == pytest.approx(0.9, rel=0.01)
 
 
 def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from support.widths import at_all_widths
 
 from cairn.inspect.advice import advice
 from cairn.inspect.attached import attached
+from cairn.inspect.clock import NO_MEMORY
 from cairn.inspect.facts import EnvironmentVariable, GrowthOf, Heap, Limits
 from cairn.inspect.growth import growth_of
 from cairn.report import attached as attached_report
@@ -207,6 +208,12 @@ def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:
     assert found.share is None
     assert found.why_not.startswith("The share is not known: there are only 50 clock samples")
     assert "--for 60s" in found.why_not
+    # A measurement of a second has a period of 0.25 ms. A longer one has fewer samples a second, so
+    # the time that was advised was once too short again.
+    short = replace(SAMPLED.run, samples=50, own_ns=3e6, calls_ns=0.0, program_ns=9.5e6,
+                    faults_ns=0.0, unknown_ns=0.0, interrupts_ns=0.0)  # fmt: skip
+    told = attached(replace(few, run=short, seconds=1.0, cpu_ns=1.2e7))
+    assert "--for 25s" in told.why_not
     idle = attached(replace(few, seconds=600.0))
     assert idle.why_not.endswith("That is too little for a share within 10 minutes.")
 
@@ -258,7 +265,15 @@ def test_samples_whose_callers_were_not_resolved_are_told() -> None:
 
 
 def test_a_clock_that_the_kernel_refused_is_told_with_its_reason() -> None:
-    """Such threads were once said to be too many."""
-    found = attached(replace(SAMPLED, refused="Too many open files"))
+    """Such threads were once said to be too many. Later, all threads were said to be refused."""
+    why = "the kernel refused it: Too many open files"
+    found = attached(replace(SAMPLED, unwatched_refused=3, refused=why))
     first = next(attached_report.caveats(found))
-    assert first == "3 threads had no clock, since the kernel refused it: Too many open files."
+    assert first == f"3 threads had no clock, since {why}; those with the most CPU time had one."
+    both = attached(replace(SAMPLED, unwatched_refused=1, refused=NO_MEMORY))
+    assert list(attached_report.caveats(both))[:2] == [
+        "2 threads had no clock, since there are too many threads; those with the most CPU time "
+        "had one.",
+        "1 thread had no clock, since there is no more memory for clocks "
+        "(kernel.perf_event_mlock_kb, ulimit -l); those with the most CPU time had one.",
+    ]

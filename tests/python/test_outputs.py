@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -187,16 +188,41 @@ def test_an_output_that_fails_leaves_the_report_and_the_other_outputs(
     assert made.csv.read_text() and made.page.read_text()
 
 
+def test_each_output_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first failure was once told. If it was a reader that had exited, none was."""
+
+    def no_reader(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    drawing = tmp_path / "drawing.svg"
+    made = Profiled(tmp_path, flame_graph=str(drawing))
+    made.gone.rmdir()
+    monkeypatch.setattr(profile.click, "echo", no_reader)
+    with pytest.raises(CairnError) as failed:
+        made.outs.report(reader.gather(made.raw), None, sys.stderr)
+    json_failed, drawing_failed = str(failed.value).split("; ")
+    assert "out.json: there is no folder" in json_failed
+    assert drawing_failed == f"without call stacks, nothing is written to {drawing}"
+    made.gone.mkdir()
+    alone = Profiled(made.gone)
+    with pytest.raises(BrokenPipeError):
+        alone.outs.report(reader.gather(alone.raw), None, sys.stderr, alone.raw)
+    assert alone.csv.exists()
+
+
 def test_a_run_without_call_stacks_is_reported_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --tree, a program whose stacks could not be recorded once had no report at all."""
     drawing = tmp_path / "drawing.svg"
     made = Profiled(tmp_path, tree=True, flame_graph=str(drawing))
-    made.outs.report(reader.gather(made.raw), None, sys.stderr)
+    # The command once ended as if the drawing had been written.
+    with pytest.raises(CairnError) as failed:
+        made.outs.report(reader.gather(made.raw), None, sys.stderr)
+    assert str(failed.value) == f"without call stacks, nothing is written to {drawing}"
     told = " ".join(capsys.readouterr().err.split())
     assert "--full adds times" in told and "▲ No call stacks were recorded." in told
-    assert f"▲ Without call stacks, nothing is written to {drawing}." in told
+    assert "or finds no room for its file" in told
     assert not drawing.exists() and made.csv.exists()
     with pytest.raises(CairnError, match="record it with --stacks"):
         made.outs.report(reader.gather(made.raw), None, sys.stderr, made.raw)

@@ -208,7 +208,7 @@ def test_the_longest_answer_fits_into_the_first_screen(tmp_path: Path) -> None:
     assert answer_of(found).lines(80) == profile_answer.LINES
     text = " ".join(shown(found).split())
     for words in (
-        "This share comes from only 300 samples",
+        "the probe's own timers took the samples: only 300.",
         "50 of 51 processes are missing",
         "2 processes left no counts",
     ):

@@ -9,6 +9,7 @@ import pytest
 from cairn.inspect import clock, sampled
 from cairn.profile.address_space import Space
 from cairn.profile.code_owners import AllocatorCode
+from cairn.profile.cpu_samples import MARK, run_of
 
 SAMPLE, MMAP2 = 9, 10
 STACK = bytes(range(64))
@@ -55,3 +56,32 @@ def test_behind_the_limit_no_sample_keeps_its_stack(
     for time_ns in range(10, 20):
         assert STACK not in backlog.kept(a_sample(0x9500, time_ns))[2]
     assert backlog.bare_from_ns == 10
+
+
+def test_of_too_many_samples_a_part_is_kept_that_stands_for_all(
+    backlog: sampled._Backlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The period once grew with the time instead, so a longer time gave no more samples."""
+    monkeypatch.setattr(sampled, "_KEPT_MOST", 2_000)
+    mark = (MARK, 0, b"")
+    samples = [a_sample(0x9500 if number % 4 else 0x1500, number) for number in range(40_000)]
+    kept = backlog.all_kept([*samples, mark])
+    number = sum(kind == SAMPLE for kind, _, _ in kept)
+    assert 500 < number <= 2_000 and kept[-1] == mark
+    assert {misc >> 8 for kind, misc, _ in kept if kind == SAMPLE} == {5}
+    code, space = AllocatorCode(frozenset({"/lib/liballocator.so"})), Space()
+    space.put(0x1000, 0x1000, 0, "/bin/program")
+    space.put(0x9000, 0x1000, 0, "/lib/liballocator.so")
+    counts = sampled._StackCounts(code, 1, 1_000, "processors", frozenset(), None)
+    counts.spaces[1] = space
+    for record in kept:
+        counts.add(*record)
+    run = run_of(counts, probed=False)
+    assert run.samples == number
+    assert run.whole_ns == pytest.approx(40_000 * 1_000, rel=0.15)
+    assert run.own_ns == pytest.approx(30_000 * 1_000, rel=0.2)
+
+
+def test_few_samples_are_all_kept(backlog: sampled._Backlog) -> None:
+    samples = [a_sample(0x9500, number) for number in range(100)]
+    assert backlog.all_kept(samples) == samples

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from support.probes import Made, busy, locking
 
 from cairn.cli.window import Counting, Span
+from cairn.findings import _busy
 from cairn.model import Unreached
 from cairn.page.over_time import calls_over_time
 from cairn.profile import estimates, reader, tables, window
+from cairn.profile.lock_table import thread_ns
 from cairn.profile.tally import Missing, MomentCalls, cut_short
 from cairn.report import profile, profile_tables
 from cairn.report.view import View
@@ -82,6 +84,27 @@ def test_threads_live_through_the_whole_window_even_if_the_file_is_old(tmp_path:
     assert found.tally.threads_ticks * ticking.ns_per_tick == pytest.approx(
         3 * found.wall_ns, rel=0.01
     )
+
+
+def test_threads_share_the_processors_of_a_window(tmp_path: Path) -> None:
+    """The number of processors was once looked for in the launcher's data, which a window lacks.
+
+    The 64 threads use half of the time of two processors, and not 1.6 % of their life times.
+    """
+    made = running()
+    made.start["threads_most"] = 64
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    used = time.process_time_ns()
+    while time.process_time_ns() < used + 50_000_000:
+        pass
+    found = window.since(tmp_path, begin, 0, processors=2)
+    assert found.tree is None and found.window is not None and found.window.processors == 2
+    busy_ns, threads_ns = estimates.busy_ns(found), thread_ns(found)
+    assert busy_ns is not None and threads_ns == pytest.approx(64 * found.wall_ns, rel=0.01)
+    assert _busy(found) == pytest.approx(min(1.0, busy_ns / (2 * found.wall_ns)))
+    unlimited = replace(found, window=replace(found.window, processors=None))
+    assert _busy(unlimited) == pytest.approx(busy_ns / threads_ns)
 
 
 def test_a_program_that_executes_another_one_in_the_window_lives_once(tmp_path: Path) -> None:
