@@ -10,6 +10,7 @@ from cairn import units
 from cairn.findings.kernel import PAGE_BYTES
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, PLAIN, octaves, remote_share
+from cairn.profile.tables import sees_all_calls
 from cairn.profile.tally import ALLOCATING, GROUPS, SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
@@ -315,7 +316,7 @@ def _resident_of_allocator(profile: Profile, moment: Moment) -> int | None:
     if not moment.resident_bytes:
         return None
     examined = [one for one in profile.moments if one.own_bytes is not None and one.resident_bytes]
-    if profile.largest.seen != "dispatch" or not examined:
+    if not sees_all_calls(profile.largest) or not examined:
         return moment.resident_bytes
     at = max(examined, key=lambda one: one.resident_bytes or 0)
     at = moment if moment.own_bytes is not None else at

@@ -447,7 +447,7 @@ class Process(Struct, frozen=True):
     """The system calls of this process that the probe saw."""
     seen_errno: int
     """The errno value that says why syscall user dispatch was refused. It is 0 if dispatch worked
-    or was not tried."""
+    or was not tried, and EBUSY if some thread of the program uses it itself."""
     gap: int
     """One allocation in `gap` is timed, on average."""
     exact: bool

@@ -240,8 +240,8 @@ def unrecorded_note(processes: Sequence[Process], files: Sequence[StacksFile]) -
     count = units.counted(len(found), "process", "processes")
     return (
         f"▲ The stacks of {count} were not recorded, or only a part of them: {named}{more}. "
-        "Stacks are lost if a process changes its user or its root folder, or installs a filter of "
-        "system calls."
+        "Stacks are lost if a process changes its user or its root folder, installs a filter of "
+        "system calls, or finds no room for its file."
     )
 
 

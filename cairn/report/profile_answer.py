@@ -19,6 +19,7 @@ from cairn.findings.thresholds import is_likely
 from cairn.model import Finding
 from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
 from cairn.profile.estimates import busy_ns, clock
+from cairn.profile.tables import sees_all_calls
 from cairn.profile.tally import Peak, Profile, lasting
 from cairn.report.formatting import printable, wrapped
 from cairn.report.pinned_table import nearly_empty
@@ -291,7 +292,7 @@ def no_finding(profile: Profile) -> str:
     timed = clock(profile.tally) is not None
     if not timed or busy_ns(profile) is None or ways == {"unseen"}:
         unseen.append("its system calls")
-    elif ways != {"dispatch"}:
+    elif not all(map(sees_all_calls, lasting(profile.processes))):
         unseen.append("some of its system calls")
     if not timed:
         unseen.append("its locks")

@@ -12,7 +12,14 @@ from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile import metrics
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.lock_table import lock_table, thread_ns
-from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
+from cairn.profile.tables import (
+    faults_inside,
+    kernel_cpu_ns,
+    kernel_lines,
+    kernel_ns,
+    lock_lines,
+    sees_all_calls,
+)
 from cairn.profile.tally import SPINNING, Profile, lasting
 from cairn.why import costly_locks
 
@@ -110,4 +117,4 @@ def _sees_kernel(profile: Profile) -> bool:
 
     Only if it saw all, a count of 0 means that there was no system call.
     """
-    return all(process.seen == "dispatch" for process in profile.processes)
+    return all(map(sees_all_calls, profile.processes))

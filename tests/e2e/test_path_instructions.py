@@ -139,6 +139,7 @@ def test_operations_after_an_exception_of_operator_new_are_counted(cairn, tmp_pa
     assert found["free", "small"][0] <= 1010
 
 
+@pytest.mark.long
 def test_a_limit_of_file_sizes_does_not_end_the_program(
     cairn, calls: Path, toy: Path, tmp_path: Path
 ) -> None:
