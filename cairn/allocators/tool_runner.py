@@ -136,7 +136,7 @@ def build_environment() -> dict[str, str]:
 def locked(path: Path, progress: Progress, what: str, timeout_s: float) -> Iterator[None]:
     """Holds an exclusive lock on the file `path`. Raises Busy after `timeout_s`.
 
-    On a file system without locks, nobody is kept out. Two processes may then fetch the same
+    On a file system without locks, no process has to wait. Two processes may then fetch the same
     library at the same time.
 
     what: the likely holder of the lock, which is shown while waiting. The kernel releases the lock

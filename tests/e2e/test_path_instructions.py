@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.places import PROGRAMS
+from support.small_disk import run_on_small_disk
 
 from cairn import native
 
@@ -185,24 +186,12 @@ def test_a_full_disk_does_not_end_the_program(cairn, calls: Path, tmp_path: Path
     The disk has the library's files. In the first run it is full while the program runs.
     """
     disk, codes, out = tmp_path / "disk", tmp_path / "codes", tmp_path / "out.json"
-    disk.mkdir()
     program = (
         f"[ -e {codes} ] || head -c 90000000 /dev/zero > {disk}/full 2> /dev/null;"
         f"{calls} {NEW} {REUSED}; echo $? >> {codes}; rm -f {disk}/full"
     )
     counting = [*cairn.argv, "profile", "--instructions", "--json", out, "--", "sh", "-c", program]
-    mounting = f'mount -t tmpfs -o size=16m none {disk} || exit 77; exec "$@"'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mounting, "sh", *counting],
-        env={**cairn.env, "TMPDIR": str(disk)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    if done.returncode == 77:
-        pytest.skip("no file system can be mounted here")
-    assert done.returncode == 0, done.stderr
+    run_on_small_disk(counting, disk, "16m", cairn.env)
     assert codes.read_text().split() == ["7", "7"]
     assert paths_of(out.read_text())["untold", "large"][0] >= NEW + REUSED
 

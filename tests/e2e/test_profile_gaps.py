@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.small_disk import run_on_small_disk
 
 from cairn import native
 
@@ -93,21 +94,9 @@ def test_processes_that_begin_on_a_full_disk_are_in_the_profile(
 ) -> None:
     """The program fills the disk that has the probe's files, and then starts processes."""
     disk, out = tmp_path / "disk", tmp_path / "out.json"
-    disk.mkdir()
     program = f"head -c 1000000 /dev/zero > {disk}/full 2> /dev/null; exec {rights} nothing 2"
     profiling = [*cairn.argv, "profile", "--json", out, "--", "sh", "-c", program]
-    mounting = f'mount -t tmpfs -o size=700k none {disk} || exit 77; exec "$@"'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mounting, "sh", *profiling],
-        env={**cairn.env, "TMPDIR": str(disk)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    if done.returncode == 77:
-        pytest.skip("no file system can be mounted here")
-    assert done.returncode == 0, done.stderr
+    run_on_small_disk(profiling, disk, "700k", cairn.env)
     found = json.loads(out.read_text())
     programs = Counter(Path(process["program"]).name for process in found["processes"])
     assert programs[rights.name] == 3

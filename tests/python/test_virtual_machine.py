@@ -1,4 +1,4 @@
-"""Tests of how a virtual machine is told from a physical one."""
+"""Tests of how Cairn recognises a virtual machine."""
 
 from __future__ import annotations
 
